@@ -16,13 +16,14 @@ type AdoptStore interface {
 	Database(ctx context.Context) (store.Database, error)
 }
 
-// AdoptInbox transfers a consumer's group at the broker from another database to this one. The
-// *broker.OwnerError of a refused consumer names the other database. Stop its consumers first.
+// AdoptInbox makes this database the owner of a consumer's group at the broker. from is the database that
+// owns the group: the *broker.OwnerError of a refused consumer has it. Stop the consumers that use that
+// database first.
 //
-// The audit records the order before the broker receives it. If the broker refuses or does not answer, the
-// audit also records the error. A process that dies in between leaves only the order: repeat the call. An
-// error that wraps broker.ErrUnsupported means that the broker keeps no owner. A dry run does not ask the
-// broker.
+// AdoptInbox records the order in the audit before it calls the broker. If the broker refuses or does not
+// answer, AdoptInbox also records the error. If the process dies in between, the audit has only the order:
+// call AdoptInbox again. An error that wraps broker.ErrUnsupported means that the broker stores no owners.
+// A dry run does not call the broker.
 func AdoptInbox(ctx context.Context, db AdoptStore, b broker.Adopter, consumer, from string, o Order) error {
 	if consumer == "" || from == "" {
 		return &UsageError{Reason: "name the consumer and the database that owns its group: the log of the refused consumer has both"}

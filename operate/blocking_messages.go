@@ -11,19 +11,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// BlockingMessage is a message that blocks a saga, with the command that unblocks it. Its names in JSON are
-// stable.
+// BlockingMessage is a message that blocks a saga, with the command that unblocks the saga. The JSON field
+// names are stable.
 type BlockingMessage struct {
 	Consumer   string  `json:"consumer"`
 	State      string  `json:"state"` // parked, dead or quarantined
 	Source     string  `json:"source"`
 	ID         string  `json:"id"`
 	Type       string  `json:"type"`
-	Kind       string  `json:"kind,omitempty"` // of a dead letter; in quarantine the cause
+	Kind       string  `json:"kind,omitempty"` // of a dead letter; or the reason for the quarantine
 	Attempts   int     `json:"attempts,omitempty"`
-	DueSeconds float64 `json:"due_seconds,omitempty"` // of a parked message: until its next attempt
+	DueSeconds float64 `json:"due_seconds,omitempty"` // until the next attempt at a parked message
 	LastError  string  `json:"last_error,omitempty"`  // the first line
-	// Fingerprint of a dead letter is the group of its failure.
+	// Fingerprint is set for a dead letter. Dead letters with the same failure have the same fingerprint.
 	Fingerprint string    `json:"fingerprint,omitempty"`
 	Since       time.Time `json:"since"`
 	Command     string    `json:"command"`
@@ -31,10 +31,11 @@ type BlockingMessage struct {
 	ShowCommand string `json:"look,omitempty"`
 }
 
-// BlockingMessages returns the messages with these keys that block a saga. They are failed messages that are
-// the first of their key, dead letters, and messages in quarantine. A rejection kept as a dead letter is an
-// answer, so it counts only if it blocks its key. at is the flag that selects the database, as "--store
-// @orders.url"; empty if SKALD_STORE selects it.
+// BlockingMessages returns the messages with these keys that block a saga: failed messages that are the
+// first of their key, dead letters, and messages in quarantine. A dead letter that is a rejection counts
+// only if it blocks its key, because the sender has received the rejection. at is the flag that the returned
+// commands use to select the database, such as "--store @orders.url". It is empty if SKALD_STORE selects
+// the database.
 func BlockingMessages(ctx context.Context, db store.Lister, keys [][]byte, at string) (out []BlockingMessage,
 	err error) {
 	at = spaced(at)
@@ -48,11 +49,11 @@ func BlockingMessages(ctx context.Context, db store.Lister, keys [][]byte, at st
 			for i := range page {
 				p := &page[i]
 				what.After = p.Place
-				// Without a failure the message is in progress, perhaps at an external call.
+				// A message without a failure is in progress, so it does not block the saga.
 				failed := p.Dead != nil || p.Last.Why != ""
 				answered := p.Dead != nil && p.Dead.Kind == failure.KindRejected && !p.Dead.BlocksKey
 				if failed && !answered && !p.Waiting {
-					out = append(out, holderOf(p, at))
+					out = append(out, blockingMessageOf(p, at))
 				}
 			}
 			if len(page) < pageSize {
@@ -91,7 +92,7 @@ func BlockingMessages(ctx context.Context, db store.Lister, keys [][]byte, at st
 	}
 }
 
-func holderOf(p *store.Parked, at string) BlockingMessage {
+func blockingMessageOf(p *store.Parked, at string) BlockingMessage {
 	h := BlockingMessage{Consumer: p.Consumer, State: "parked", Source: p.Source, ID: p.ID,
 		Type:     p.Message.Type,
 		Attempts: p.Attempts, LastError: firstLine(p.Last.Why), Since: p.Since}
@@ -117,7 +118,7 @@ func holderOf(p *store.Parked, at string) BlockingMessage {
 	return h
 }
 
-// sourceFlag returns the flag --source, or nothing for a message without a source.
+// sourceFlag returns the flag --source, or "" for a message without a source.
 func sourceFlag(source string) string {
 	if source == "" {
 		return ""

@@ -1,4 +1,4 @@
-// This file examines stores and brokers, and collects findings.
+// This file has the Doctor and its checks of the database.
 
 package operate
 
@@ -16,17 +16,18 @@ import (
 )
 
 // Doctor examines a database and a broker for risks to Skald's guarantees and to throughput. It changes
-// nothing. Call Store, Broker, Windows and Consumers in this order, without
-// the calls that do not apply. Then read Found.
+// nothing. Call Store, Broker, Windows and Consumers in this order. Leave out Store or Broker if you have no
+// database or no broker to examine. Then read Found.
 type Doctor struct {
-	// Consumer limits the checks to this consumer group, and on RabbitMQ adds its queues. Empty means all.
+	// Consumer limits the checks to this consumer. Empty means all consumers. On RabbitMQ, Doctor also
+	// checks the queues of this consumer for Topics.
 	Consumer string
-	Topics   []string // examined at the broker
+	Topics   []string // the topics to examine at the broker
 	Exam     store.Exam
-	// Remedy returns the remedy for an error of a server, or for an unreachable server. Nil, or an empty
-	// result, means that no remedy is known.
+	// Remedy returns the remedy for an error of a server, or for an unreachable server. An empty result
+	// means that no remedy is known. Remedy may be nil.
 	Remedy func(err error) string
-	// Inspect decodes a message of the outbox. Nil skips this check.
+	// Inspect decodes a message of the outbox. If Inspect is nil, Doctor decodes no messages.
 	Inspect func(ctx context.Context, m skald.Message) (Payload, error)
 
 	Found []Finding
@@ -34,10 +35,10 @@ type Doctor struct {
 	keeps     *store.Retention // of the database; nil until Store has read it
 	consumers []store.Consumer
 	keepers   []string                    // consumers with parked messages, dead letters or quarantine
-	lag       map[string]map[string]int64 // by consumer and topic, as far as the broker reported it
+	lag       map[string]map[string]int64 // by consumer and topic; without the lags that could not be read
 }
 
-// Finding is one result of a Doctor. Its names in JSON are stable.
+// Finding is one result of a Doctor. The JSON field names are stable.
 type Finding struct {
 	About    string      `json:"about"` // store, broker, window, handlers
 	Name     string      `json:"name"`
@@ -46,7 +47,7 @@ type Finding struct {
 	Remedy   string      `json:"remedy"`
 }
 
-// Add adds a finding. A finding of grade Fine gets no remedy.
+// Add adds a finding to Found. It ignores the remedy if the grade is Fine.
 func (d *Doctor) Add(about, name string, grade skald.Grade, saw, remedy string) {
 	if grade == skald.Fine {
 		remedy = ""
@@ -54,7 +55,7 @@ func (d *Doctor) Add(about, name string, grade skald.Grade, saw, remedy string) 
 	d.Found = append(d.Found, Finding{about, name, grade, saw, remedy})
 }
 
-// Failed adds a failed finding for an error: a check was impossible, or a requirement is not met.
+// Failed adds a finding of grade Failed for the error of a check.
 func (d *Doctor) Failed(about, name string, err error) {
 	todo := ""
 	if right := new(store.RightError); errors.As(err, &right) {
@@ -74,11 +75,11 @@ func (d *Doctor) take(about string, list []skald.Finding) {
 // matches reports whether Doctor.Consumer selects a consumer.
 func (d *Doctor) matches(consumer string) bool { return d.Consumer == "" || d.Consumer == consumer }
 
-// Consumers adds a finding for each consumer. It needs the results of Store and Broker.
+// Consumers adds a finding for each consumer. It uses the results of Store and Broker.
 func (d *Doctor) Consumers() { d.take("store", ConsumerFindings(d.consumers, d.lag, d.matches)) }
 
-// Accept turns failed findings with one of these names into warnings. A name without a finding is a
-// *UsageError, because the caller meant another one.
+// Accept changes the grade of failed findings with one of these names to Doubtful. It returns a *UsageError
+// for a name without a finding, because such a name is probably misspelt.
 func (d *Doctor) Accept(names ...string) error {
 	for _, name := range names {
 		known := false
@@ -113,11 +114,11 @@ const checkWithin = 2 * time.Second // limits each check of the database
 const blockedRemedy = "see \"blocked\": a session locks a table that this check reads, or the " +
 	"server is overloaded"
 
-// Store examines a database. The first check needs no table of Skald: it finds the session that locks a
-// table. A check without an answer within 2 s becomes a finding, and the next check runs.
+// Store examines a database. The first check reads no table of Skald, so it also works while a session locks
+// the tables, and it finds that session. If a check has no answer within 2 s, Store adds a finding and runs
+// the next check.
 func (d *Doctor) Store(ctx context.Context, s DoctorStore) {
 	d.secure("store", s)
-	// This check needs no table of Skald, so it works while the tables are locked.
 	d.check(ctx, "server", func(ctx context.Context) error {
 		list, err := s.Examine(ctx, store.Exam{Server: true})
 		d.take("store", list)

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
-// Broker examines a broker. It returns the broker's retention of each topic, as far as the broker reports
-// it: see Windows.
+// Broker examines a broker. It returns the retention of each topic for Windows. It leaves out topics for
+// which the broker reports no retention.
 func (d *Doctor) Broker(ctx context.Context, b broker.Broker) map[string]time.Duration {
 	const about = "broker"
 	keeps := map[string]time.Duration{}
@@ -44,8 +44,8 @@ func (d *Doctor) Broker(ctx context.Context, b broker.Broker) map[string]time.Du
 	return keeps
 }
 
-// waiting reads the lag of each consumer of the database. A lag that cannot be read is a warning, because
-// it is no fault of the broker.
+// waiting reads the lag of each consumer of the database. If it cannot read a lag, it adds a warning and no
+// failed finding, because the broker itself works.
 func (d *Doctor) waiting(ctx context.Context, b broker.Broker) {
 	d.lag = map[string]map[string]int64{}
 	for _, c := range d.consumers {
@@ -94,8 +94,9 @@ func migrate(topics []string, group string) string {
 	return run
 }
 
-// queues checks the queues of each group, if the broker needs queues for groups. It warns of a topic that no
-// group has all its queues for, because clients cannot read the bindings of other queues.
+// queues checks the queues of each group, if the broker needs queues for groups. It adds a warning for a
+// topic if no group has all its queues for the topic. A client cannot find out whether other queues are
+// bound to the topic.
 func (d *Doctor) queues(ctx context.Context, b broker.Broker) {
 	checker, ok := b.(groupChecker)
 	if !ok {
@@ -104,7 +105,7 @@ func (d *Doctor) queues(ctx context.Context, b broker.Broker) {
 	groups := d.groups()
 	if d.Consumer != "" && len(groups) == 0 {
 		d.Add("broker", "queues of "+d.Consumer, skald.Doubtful,
-			"its topics are not known, so neither are its queues", "give --topic TOPIC")
+			"its topics are not known, so its queues were not checked", "give --topic TOPIC")
 	}
 	var read []string
 	for _, g := range groups {
@@ -140,8 +141,8 @@ func (d *Doctor) queues(ctx context.Context, b broker.Broker) {
 	}
 }
 
-// groups returns the selected consumers of the database, without those that count as given up, and
-// Doctor.Consumer with Doctor.Topics.
+// groups returns the selected consumers of the database as groups. It leaves out consumers without a
+// heartbeat for RetiredAfter. It adds Doctor.Topics to the topics of Doctor.Consumer.
 func (d *Doctor) groups() (out []broker.Group) {
 	for _, c := range d.consumers {
 		if d.matches(c.Name) && c.Name != d.Consumer && len(c.Topics) > 0 && c.LastHeartbeat <= RetiredAfter {
@@ -164,12 +165,13 @@ func (d *Doctor) groups() (out []broker.Group) {
 	return out
 }
 
-// groupChecker is a broker that needs objects for each group, as RabbitMQ needs queues.
+// groupChecker is a broker that needs objects for each group. RabbitMQ needs queues, for example.
 type groupChecker interface {
 	CheckGroup(ctx context.Context, g broker.Group) (missing []string, err error)
 }
 
-// MissingTopics describes each absent or unusable part of the topics and groups.
+// MissingTopics returns a description of each topic that is absent or unusable. For a broker that needs
+// objects for each group, it also describes the absent objects.
 func MissingTopics(ctx context.Context, b broker.Broker, topics, groups []string) ([]string, error) {
 	missing, err := b.CheckTopics(ctx, topics...)
 	g, ok := b.(groupChecker)

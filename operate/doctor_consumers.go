@@ -13,17 +13,19 @@ import (
 
 // Limits of the alerts and of Doctor.
 const (
-	// GoneAfter is how long a consumer may send no heartbeat. It sends one each minute.
+	// GoneAfter is the time without a heartbeat after which a consumer counts as gone. A running consumer
+	// sends a heartbeat each minute.
 	GoneAfter = 3 * time.Minute
 	// RetiredAfter is the time without a heartbeat after which a consumer counts as given up.
 	RetiredAfter = 7 * 24 * time.Hour
-	// StuckAfter is how long a consumer with waiting messages may finish none.
+	// StuckAfter is the time without a finished message after which a consumer with waiting messages counts
+	// as stuck.
 	StuckAfter = 5 * time.Minute
 )
 
-// ConsumerFindings returns a finding for each consumer. Lag is the number of messages that wait at the
-// broker, by consumer and topic. A nil lag, or a consumer that lag lacks, means not known. A consumer for
-// which only returns false is left out. Nil includes all.
+// ConsumerFindings returns a finding for each consumer. lag has the number of messages that wait at the
+// broker, by consumer and topic. If lag has no entry for a consumer, the number is not known. only, if not
+// nil, returns false for the consumers to leave out.
 func ConsumerFindings(consumers []store.Consumer, lag map[string]map[string]int64,
 	only func(consumer string) bool) []skald.Finding {
 	var out []skald.Finding

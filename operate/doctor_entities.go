@@ -13,12 +13,13 @@ import (
 )
 
 const (
-	maxPlaces    = 1000 // limits the places in line, and the sagas, that are read
+	maxPlaces    = 1000 // limits the rows of skald_hold, and the sagas, that heldEntities reads
 	maxHeldNamed = 5    // limits the entities that a finding names
 )
 
-// heldUp adds a finding for entities that block other sagas because their holders wait for an operator.
-func (d *Doctor) heldUp(ctx context.Context, s store.Lister, counts []store.SagaCounts) error {
+// heldEntities adds a finding for entities that sagas wait for, while the saga that holds the entity waits
+// for an operator.
+func (d *Doctor) heldEntities(ctx context.Context, s store.Lister, counts []store.SagaCounts) error {
 	if !slices.ContainsFunc(counts, func(c store.SagaCounts) bool { return c.Stuck+c.Paused > 0 }) {
 		return nil
 	}
@@ -30,16 +31,16 @@ func (d *Doctor) heldUp(ctx context.Context, s store.Lister, counts []store.Saga
 	if err != nil || len(places) == 0 {
 		return err
 	}
-	stands, err := waitingSagas(ctx, s)
+	waiting, err := waitingSagas(ctx, s)
 	if err != nil {
 		return err
 	}
 	var held []string
 	remedy := ""
 	for _, h := range places {
-		by := stands[h.Holder]
-		if by == nil { // the saga that asked, which is not the top of its family
-			by = stands[h.Saga.Name+"\x00"+h.Saga.Key]
+		by := waiting[h.Holder]
+		if by == nil { // h.Holder is the topmost parent of h.Saga, and only h.Saga itself may wait
+			by = waiting[h.Saga.Name+"\x00"+h.Saga.Key]
 		}
 		if by == nil {
 			continue
@@ -61,10 +62,11 @@ func (d *Doctor) heldUp(ctx context.Context, s store.Lister, counts []store.Saga
 	return nil
 }
 
-// waitingSaga is a saga that waits for an operator. Its word describes its state.
+// waitingSaga is a saga that waits for an operator. word is stuck, paused, or both.
 type waitingSaga struct{ name, key, word string }
 
-// waitingSagas returns the sagas that wait for an operator, by ID, and by name and key.
+// waitingSagas returns the sagas that wait for an operator. The map has each saga under its ID, and under its
+// name and key.
 func waitingSagas(ctx context.Context, s store.Lister) (map[string]*waitingSaga, error) {
 	out := map[string]*waitingSaga{}
 	for _, q := range []store.SagaQuery{{Stuck: true}, {Paused: true}} {

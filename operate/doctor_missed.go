@@ -18,17 +18,17 @@ const (
 
 const (
 	missedPage = 500
-	maxMissed  = 20 * missedPage // limits the lines of the audit that Missed reads
+	maxMissed  = 20 * missedPage // limits the audits that Missed reads
 )
 
-// AuditStore is the part of a store that reads and writes the audit.
+// AuditStore is the part of a store that Missed and AcknowledgeMissed need.
 type AuditStore interface {
 	RunReader
 	Applier
 }
 
-// Missed returns, in order, the audits of messages that the broker removed before a consumer read them. It
-// leaves out acknowledged audits. It reads the last 10,000 lines of the audit.
+// Missed returns the audits of messages that the broker removed before a consumer read them, oldest first. It
+// leaves out acknowledged audits. It reads the last 10,000 audits of the database.
 func Missed(ctx context.Context, a AuditStore) (out []store.Audit, err error) {
 	known := map[string]int64{} // by consumer: the highest acknowledged number
 	for before, read := int64(0), 0; read < maxMissed; read += missedPage {
@@ -52,8 +52,8 @@ func Missed(ctx context.Context, a AuditStore) (out []store.Audit, err error) {
 	return out, nil
 }
 
-// upTo returns the number up to which an acknowledgement applies. If it names none, because an SQL
-// statement made it, its own number applies.
+// upTo returns the number of the last audit that an acknowledgement covers. An operator may write an
+// acknowledgement by SQL without that number. Then it covers all audits before it.
 func upTo(ack store.Audit) int64 {
 	if n, err := strconv.ParseInt(ack.ID, 10, 64); err == nil {
 		return min(n, ack.Number)
@@ -61,14 +61,14 @@ func upTo(ack store.Audit) int64 {
 	return ack.Number
 }
 
-// AcknowledgeMissed acknowledges a consumer's missed messages up to the note with this number. Missed no
-// longer lists these notes. Later notes stay.
+// AcknowledgeMissed acknowledges the audits of a consumer's missed messages up to this number. Missed no
+// longer returns these audits.
 func AcknowledgeMissed(ctx context.Context, a AuditStore, consumer string, number int64, o Order) error {
 	switch {
 	case consumer == "":
 		return &UsageError{Reason: "which consumer?"}
 	case number <= 0:
-		return &UsageError{Reason: "up to which number? Give the number of a listed note"}
+		return &UsageError{Reason: "up to which number? Give the number of a listed entry"}
 	}
 	if err := checkOrder(&o); err != nil || o.DryRun {
 		return err
@@ -80,7 +80,7 @@ func AcknowledgeMissed(ctx context.Context, a AuditStore, consumer string, numbe
 	return nil
 }
 
-// MissedFindings returns a finding for each consumer that missed messages.
+// MissedFindings returns a finding for each consumer that missed messages. notes is the result of Missed.
 func MissedFindings(notes []store.Audit) (out []skald.Finding) {
 	for _, n := range notes {
 		i := slices.IndexFunc(out, func(f skald.Finding) bool { return f.Name == "missed by "+n.Consumer })

@@ -13,16 +13,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Payload describes a payload beyond its content type.
+// Payload is the result of Doctor.Inspect for one payload.
 type Payload struct {
-	Schema string // the ID of the schema that it names; empty means none
-	// DecodeError is the reason why it cannot be decoded by its content type. Empty means that it can be, or
-	// that it was not checked.
+	Schema string // the ID of the schema in the payload; empty if the payload has none
+	// DecodeError is the error of the codec for the payload's content type. It is empty if the payload can be
+	// decoded, or if it was not checked.
 	DecodeError string
 }
 
 const (
-	maxInspected = 50 // limits the inspected payloads of an event: a schema takes up to a millisecond
+	maxInspected = 50 // limits the inspected payloads of an event: decoding one takes up to a millisecond
 	maxEvents    = 10 // limits the events that get a finding
 	maxKinds     = 5  // limits the content types in a finding
 )
@@ -37,8 +37,8 @@ type event struct {
 	first             string // the first payload that cannot be decoded, and the reason
 }
 
-// payloads adds a finding for each event with payloads of several kinds, or with some that cannot be
-// decoded.
+// payloads adds a finding for each event type if its payloads have several content types, if only some of
+// them have a schema, or if one cannot be decoded.
 func (d *Doctor) payloads(ctx context.Context, s DoctorStore) error {
 	const about = "store"
 	l, err := s.List(ctx, store.List{Payloads: true})
@@ -91,7 +91,7 @@ func (d *Doctor) payloads(ctx context.Context, s DoctorStore) error {
 func (e *event) count(ctx context.Context, p *store.Payload,
 	inspect func(context.Context, skald.Message) (Payload, error)) error {
 	e.rows++
-	media, _, _ := strings.Cut(p.Message.ContentType, ";") // parameters do not make another kind
+	media, _, _ := strings.Cut(p.Message.ContentType, ";") // ignore parameters such as charset
 	e.kinds[strings.ToLower(strings.TrimSpace(media))]++
 	if inspect == nil || !p.Read || e.inspected == maxInspected {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// sagas adds a finding for each definition and each flow. It reports sagas that wait for an operator, an
-// engine or an event.
+// sagas adds a finding for each saga definition and each flow. It counts sagas that wait for an operator, for
+// an engine or for an event.
 func (d *Doctor) sagas(ctx context.Context, s DoctorStore) error {
 	const about = "store"
 	status, err := s.Status(ctx, store.StatusQuery{Sagas: true})
@@ -68,17 +68,18 @@ func (d *Doctor) sagas(ctx context.Context, s DoctorStore) error {
 		}
 		d.Add(about, "sagas of "+c.Name, grade, saw, remedy)
 	}
-	return d.heldUp(ctx, s, status.Sagas)
+	return d.heldEntities(ctx, s, status.Sagas)
 }
 
-// longFailing is how long a saga may fail before that is a finding. The alert has the same limit.
+// longFailing is the time after which a failing saga makes the finding Doubtful. The alert SkaldSagaFailing
+// has the same limit.
 const longFailing = 15 * time.Minute
 
-// maxLeft limits the sagas that leftOf counts and lateOf reads.
+// maxLeft limits the sagas that leftOf and lateOf read.
 const maxLeft = 1000
 
-// leftOf describes sagas that builds left to other builds. A deploy may take a while, so they are no fault
-// yet.
+// leftOf describes sagas that one build has left to another build. That is normal during a deploy, so it does
+// not change the grade.
 func leftOf(ctx context.Context, s store.Lister, c *store.SagaCounts) (string, error) {
 	if c.Failing == 0 {
 		return "", nil
@@ -99,7 +100,8 @@ func leftOf(ctx context.Context, s store.Lister, c *store.SagaCounts) (string, e
 		shortlog.Shell(c.Name), strings.TrimSuffix(sagarow.LeftToOthers, ": ")), nil
 }
 
-// tracked adds a finding for the sagas of a flow. An overdue saga may only mean that the tracker is late.
+// tracked adds a finding for the sagas of a flow. The worst grade is Doubtful: if the tracker is late, sagas
+// only seem to be overdue.
 func (d *Doctor) tracked(c *store.TrackedCounts) {
 	var remedies []string
 	saw := fmt.Sprintf("%d running, %d compensating", c.Running, c.Compensating)
@@ -122,8 +124,8 @@ func (d *Doctor) tracked(c *store.TrackedCounts) {
 	d.Add("store", "sagas of flow "+c.Flow, grade, saw, remedy)
 }
 
-// lateOf describes the overdue sagas of a name by definition, and the engines that run. It names no engines
-// if the user may not read them, as the user of a relay.
+// lateOf describes the overdue sagas of a name: their number for each definition, and why no engine runs
+// them. The user of a relay may not read the definitions, so that lateOf cannot give the reason.
 func lateOf(ctx context.Context, s store.Lister, name string) (string, error) {
 	list, err := store.ListSagas(ctx, s, store.SagaQuery{Name: name, Light: true, Limit: maxLeft,
 		Status: []string{string(plan.Running), string(plan.Compensating)}})

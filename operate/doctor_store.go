@@ -49,8 +49,8 @@ func (d *Doctor) rights(ctx context.Context, s DoctorStore) (usable bool) {
 	return true
 }
 
-// checkConsumer adds a finding if the database has no data of Doctor.Consumer. Without it, a misspelt name
-// would find no fault.
+// checkConsumer adds a finding if the database has no data of Doctor.Consumer. Without this check, all checks
+// of a misspelt consumer would pass.
 func (d *Doctor) checkConsumer(b *store.Backlog) {
 	var names []string
 	for i := range b.Consumers {
@@ -69,11 +69,11 @@ func (d *Doctor) checkConsumer(b *store.Backlog) {
 		"give the name that its inbox uses; if it has never started, start it first, or use --accept consumer")
 }
 
-// callsStuck is how long an external call may have no settled outcome. The alert has the same limit.
+// callsStuck is the time that an external call may be due without a known outcome. The alert
+// SkaldCallUnsettled has the same limit.
 const callsStuck = 5 * time.Minute
 
-// relayCutOff is how long the broker of a relay may not answer. After that the relay has given up its
-// shards.
+// relayCutOff is the time without an answer of the broker after which a relay gives up its shards.
 const relayCutOff = 15 * time.Second
 
 // backlog adds findings about relays, the outbox, and the messages that consumers have parked.
@@ -140,7 +140,7 @@ func (d *Doctor) types(ctx context.Context, s DoctorStore) error {
 	status, err := s.Status(ctx, store.StatusQuery{Unhandled: true})
 	var right *store.RightError
 	switch {
-	case errors.As(err, &right): // the user of a relay may not read this
+	case errors.As(err, &right): // the user of a relay
 		d.Add(about, "types", skald.Fine, "this user may not read the types that consumers handle", "")
 		return nil
 	case err != nil:
@@ -151,13 +151,13 @@ func (d *Doctor) types(ctx context.Context, s DoctorStore) error {
 		if !d.matches(k.Consumer) {
 			continue
 		}
-		heard := "no instance that handles it is known"
+		handled := "no instance that handles it is known"
 		if k.LastHeartbeat >= 0 {
-			heard = fmt.Sprintf("an instance that handles it last sent a heartbeat %v ago", k.LastHeartbeat.Round(time.Second))
+			handled = fmt.Sprintf("an instance that handles it last sent a heartbeat %v ago", k.LastHeartbeat.Round(time.Second))
 		}
 		none = false
 		d.Add(about, "types of "+k.Consumer, skald.Doubtful,
-			fmt.Sprintf("the instance on %s has no handler for %s of %s: %d messages wait for another build; %s", cmp.Or(k.Host, "?"), k.Type, k.Topic, k.Messages, heard),
+			fmt.Sprintf("the instance on %s has no handler for %s of %s: %d messages wait for another build; %s", cmp.Or(k.Host, "?"), k.Type, k.Topic, k.Messages, handled),
 			"end the rollout: run the build that handles it everywhere. If no build handles it, the messages become dead letters within half an hour")
 	}
 	if none {

@@ -11,11 +11,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// maxUncharged limits the failing messages of a consumer that are read.
+// maxUncharged limits the failing messages of each consumer that the check reads.
 const maxUncharged = 1000
 
-// uncharged adds a finding for each consumer with messages that fail temporarily and have no charged
-// attempt.
+// uncharged adds a finding for each consumer with messages that fail with temporary errors, such as an
+// outage. Skald does not count these failures as attempts for inbox.Retry.OutageRetryTime, so such a
+// message does not become a dead letter meanwhile.
 func (d *Doctor) uncharged(ctx context.Context, s DoctorStore) error {
 	for _, consumer := range d.keepers {
 		if !d.matches(consumer) {
@@ -27,7 +28,7 @@ func (d *Doctor) uncharged(ctx context.Context, s DoctorStore) error {
 			Bare:   true, Limit: maxUncharged})
 		var right *store.RightError
 		switch {
-		case errors.As(err, &right): // the user of a relay may not read this
+		case errors.As(err, &right): // the user of a relay may not read parked messages
 			return nil
 		case err != nil:
 			return err
@@ -39,8 +40,8 @@ func (d *Doctor) uncharged(ctx context.Context, s DoctorStore) error {
 	return nil
 }
 
-// unchargedOf counts the messages of ps without a charged attempt. It also returns the message that has
-// failed for the longest time.
+// unchargedOf counts the messages without a counted attempt. It also returns the one that has failed for the
+// longest time.
 func unchargedOf(ps []store.Parked) (n int, oldest store.Parked) {
 	for i := range ps {
 		if ps[i].Attempts > 0 {

@@ -12,16 +12,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Window limits how late a message may arrive. Marks must be kept longer than the sums of its fields.
+// Window has the times that determine how late a message can arrive. Marks must be kept longer than each of
+// these times, and than Outbox plus the retention of the broker. Otherwise a late duplicate is handled again.
 type Window struct {
 	Outbox time.Duration // retention of the producers' outboxes, or their longest lag
-	Age    time.Duration // how long a failing message is retried
+	Age    time.Duration // the time for which a failing message is retried
 	Saga   time.Duration // the longest life of a saga; 0 means no sagas
-	Dead   time.Duration // how long dead letters may still arrive from another place; 0 means that none do
+	Dead   time.Duration // the age of the oldest dead letter that may still be imported; 0 means no imports
 }
 
-// Windows adds a finding for each sum that is longer than the retention of marks. keeps is the broker's
-// known retention by topic; the topic "" applies to any. asked reports that the broker was asked.
+// Windows adds a finding for each of these times that is longer than the retention of marks. keeps is the
+// retention of the broker by topic. An entry for the topic "" applies to all topics without an entry. asked
+// reports whether keeps was read from the broker.
 func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked bool) {
 	const about = "window"
 	d.stopped(keeps)
@@ -48,26 +50,26 @@ func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked boo
 			d.Add(about, "marks", skald.Failed, one.What, one.Remedy)
 		}
 	}
-	apart := w.Endless() // topics without a sum
-	for _, topic := range apart {
+	uncompared := w.Endless() // topics that the broker keeps forever
+	for _, topic := range uncompared {
 		d.Add(about, "topic "+topic, skald.Doubtful, "the broker keeps its messages forever, the database keeps marks for "+
 			keep.Marks.String(),
 			"set a retention of some days at the broker: a reader that starts from the beginning puts old messages into quarantine, or handles them again if their ids contain no time")
 	}
 	for _, topic := range d.Topics {
 		if _, known := keeps[topic]; !known && asked {
-			apart = append(apart, topic)
+			uncompared = append(uncompared, topic)
 			d.Add(about, "topic "+topic, skald.Doubtful,
 				"the broker does not report its retention", "give --broker-keeps")
 		}
 	}
 	if len(broken) == 0 {
-		d.outlive(keep.Marks, apart, len(keeps) > 0, asked)
+		d.outlive(keep.Marks, uncompared, len(keeps) > 0, asked)
 	}
 }
 
-// stopped adds a finding for each consumer that has sent no heartbeat, or left messages unread, for longer
-// than the broker keeps a topic: the broker removes messages before the consumer reads them.
+// stopped adds a finding for each consumer that was stopped, or made no progress, for longer than the
+// broker keeps a topic. The broker may have removed messages before this consumer read them.
 func (d *Doctor) stopped(keeps map[string]time.Duration) {
 	for _, c := range d.consumers {
 		if !d.matches(c.Name) {
@@ -91,9 +93,9 @@ func (d *Doctor) stopped(keeps map[string]time.Duration) {
 		if len(topics) > 0 {
 			d.Add("window", "stopped "+c.Name, skald.Doubtful,
 				"it stopped for longer than the broker keeps messages of "+strings.Join(topics, ", ")+
-					": what the broker removed meanwhile is never handled",
-				"start it: its log and the finding \"missed by "+c.Name+"\" then have the messages that "+
-					"were removed. Have them sent again, and let the broker keep messages for longer than a "+
+					": it never handles messages that the broker removed meanwhile",
+				"start it: its log and the finding \"missed by "+c.Name+"\" then list the removed messages. "+
+					"Publish them again, and let the broker keep messages for longer than a "+
 					"consumer may stop")
 		}
 	}
@@ -101,9 +103,10 @@ func (d *Doctor) stopped(keeps map[string]time.Duration) {
 
 func ofStore(f Finding) bool { return f.About == "store" }
 
-// outlive adds the finding that marks are kept long enough. It also names each part that was not compared.
-// If the retention of the database or of the broker is unknown, the grade is Doubtful.
-func (d *Doctor) outlive(marks time.Duration, apart []string, broker, asked bool) {
+// outlive adds the finding that marks are kept long enough. The grade is Doubtful if the retention of the
+// database or of the broker is not known. uncompared has the topics that were left out of the comparison.
+// broker reports whether the retention of the broker is known.
+func (d *Doctor) outlive(marks time.Duration, uncompared []string, broker, asked bool) {
 	saw, grade := fmt.Sprintf("kept %s: longer than a message can be delivered, retried or awaited",
 		retention.Spell(marks)), skald.Fine
 	var remedy []string
@@ -118,8 +121,8 @@ func (d *Doctor) outlive(marks time.Duration, apart []string, broker, asked bool
 	case !broker:
 		saw, grade = saw+"; the retention of the broker was not compared", skald.Doubtful
 		remedy = append(remedy, "give --broker with each --topic, or --broker-keeps")
-	case len(apart) > 0:
-		saw += "; not compared with the retention of topic " + strings.Join(apart, ", ")
+	case len(uncompared) > 0:
+		saw += "; not compared with the retention of topic " + strings.Join(uncompared, ", ")
 	}
 	d.Add("window", "marks", grade, saw, strings.Join(remedy, "; "))
 }

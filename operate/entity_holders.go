@@ -1,4 +1,4 @@
-// This file finds the sagas that hold an entity, and those that wait for it.
+// This file explains which saga holds an entity, and how many sagas wait for the entity.
 
 package operate
 
@@ -15,11 +15,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// maxEntities limits the entities that are named, and the holders that are read.
+// maxEntities limits the entities that a text names, and the holders that entityHolders reads.
 const maxEntities = 10
 
-// holdsOf returns the places in line of a saga and of its children. Places behind another holder come
-// first. p is nil if no engine has stored its definition.
+// holdsOf returns the places of a saga in the lines for entities. First come the places behind another
+// saga. p is nil if no engine has stored the definition of the saga.
 func holdsOf(ctx context.Context, db store.Lister, s *store.Saga, p *plan.Plan) ([]store.Hold, error) {
 	if !s.Ended.IsZero() || p != nil && !p.Locks() {
 		return nil, nil
@@ -28,7 +28,7 @@ func holdsOf(ctx context.Context, db store.Lister, s *store.Saga, p *plan.Plan) 
 	if err != nil {
 		return nil, err
 	}
-	// The top of the family holds the places of a child.
+	// The places of a child saga are stored under the ID of its topmost parent.
 	if o, err := sagarow.OriginOf(*s); err == nil && o.Top() != nil {
 		of, err := store.ListHolds(ctx, db, store.HoldQuery{Holder: o.Top().ID})
 		if err != nil {
@@ -46,13 +46,13 @@ func holdsOf(ctx context.Context, db store.Lister, s *store.Saga, p *plan.Plan) 
 
 // entityHolder is the saga that holds an entity.
 type entityHolder struct {
-	place  store.Hold
-	row    *store.Saga // the holder; for a family the saga at its top; nil if it is deleted
+	place  store.Hold  // the first place in the line for the entity
+	row    *store.Saga // the holder, or the topmost parent of the holder; nil if it is deleted
 	before int         // the number of places before the waiting saga
 }
 
 // entityHolders reads the holders of the entities that a saga waits for, in the order of places. It reads
-// at most maxEntities.
+// at most maxEntities holders.
 func entityHolders(ctx context.Context, db store.Lister, places []store.Hold) (out []entityHolder,
 	err error) {
 	known := map[string]*store.Saga{}
@@ -65,7 +65,7 @@ func entityHolders(ctx context.Context, db store.Lister, places []store.Hold) (o
 		if err != nil {
 			return nil, err
 		}
-		if len(first) == 0 || first[0].Holder == h.Holder { // the holder has left meanwhile
+		if len(first) == 0 || first[0].Holder == h.Holder { // the holder released the entity meanwhile
 			continue
 		}
 		by := entityHolder{place: first[0], before: h.Before}
@@ -82,8 +82,8 @@ func entityHolders(ctx context.Context, db store.Lister, places []store.Hold) (o
 	return out, nil
 }
 
-// holderSaga returns the saga with the holder's ID: the saga that asked, or the top of its family. Nil
-// means that it is deleted.
+// holderSaga returns the saga with the ID h.Holder. That is h.Saga or its topmost parent. It returns nil if
+// this saga is deleted.
 func holderSaga(ctx context.Context, db store.Lister, h *store.Hold) (*store.Saga, error) {
 	s, err := lightSaga(ctx, db, h.Saga.Name, h.Saga.Key)
 	if err != nil || s == nil || s.ID == h.Holder {
@@ -108,9 +108,9 @@ func lightSaga(ctx context.Context, db store.Lister, name, key string) (*store.S
 	return &list[0], nil
 }
 
-// explainPlaces describes the entities that a saga waits for, with their holders. For entities that it
-// holds, it gives the number of waiters. waits reports that a Lock of the saga is still waiting. passed
-// reports that a Lock of it no longer waits.
+// explainPlaces describes the entities that a saga waits for, with their holders. It also describes the
+// entities that the saga holds, with the number of sagas that wait for them. waits reports whether a Lock
+// of the saga still waits. passed reports whether a Lock of the saga no longer waits.
 func explainPlaces(places []store.Hold, holders []entityHolder, waits, passed bool,
 	at string) (out []string) {
 	free := slices.IndexFunc(places, func(h store.Hold) bool { return h.Before == 0 })
@@ -181,7 +181,7 @@ func explainHolders(all []entityHolder, at string) (lines []string) {
 	return lines
 }
 
-// entity returns the name of an entity for a shell.
+// entity returns the name of an entity as two arguments for a shell.
 func entity(h store.Hold) string { return shortlog.Shell(h.Space) + " " + shellKey([]byte(h.Key)) }
 
 // entities returns the names of at most maxEntities entities.

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// CompensateStore is the part of a database that Compensate needs: see store.Driver.
+// CompensateStore is the part of a store.Driver that Compensate needs.
 type CompensateStore[TTx any] interface {
 	store.Lister
 	store.Tracker[TTx]
@@ -21,18 +21,18 @@ type CompensateStore[TTx any] interface {
 // CompensateRequest selects the saga that Compensate undoes.
 type CompensateRequest struct {
 	Key    string
-	Flow   string // empty selects the only flow with the key
-	Repeat bool   // repeats requests that were made before and are not answered yet
+	Flow   string // may be empty if only one flow has a saga with the key
+	Repeat bool   // publishes undo events again that no service has answered yet
 }
 
-// CompensateReport describes the requested undos. In a dry run nothing is requested.
+// CompensateReport describes the undos that Compensate requested, or that a dry run would request.
 type CompensateReport struct{ flow.Compensation }
 
-// Compensate requests the undo of a choreographed saga. For each step that took effect, it publishes the
-// undo events that the flow declares. They go through the outbox of the tracker's database. The same
-// transaction records them in the row of the saga, so a repeat requests nothing twice. The service of a
-// step undoes it by inbox.UndoOn, which skips steps that the saga itself has undone meanwhile. If the
-// flow declares no undo of such a step, Compensate publishes nothing. Its error then names the step.
+// Compensate requests the undo of a choreographed saga. For each step that took effect, it writes the undo
+// events that the flow declares into the outbox of the tracker's database. The same transaction records
+// these events in the row of the saga, so a second call requests no undo twice. The service of a step undoes
+// the step with inbox.UndoOn, which skips a step that is already undone. If the flow declares no undo for a
+// step that took effect, Compensate writes no events, and its error names the step.
 func Compensate[TTx any](ctx context.Context, db CompensateStore[TTx], w CompensateRequest,
 	o Order) (r CompensateReport, err error) {
 	if err := checkOrder(&o); err != nil {
@@ -58,7 +58,7 @@ func Compensate[TTx any](ctx context.Context, db CompensateStore[TTx], w Compens
 		r, err = compensation(rows[0], w)
 	}
 	if err != nil || len(r.Events) == 0 {
-		_, _ = unit.Rollback(ctx) // nothing was written, so an error changes nothing
+		_, _ = unit.Rollback(ctx) // an error is harmless: nothing was written
 		return r, err
 	}
 	first := &r.Events[0]

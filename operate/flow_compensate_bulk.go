@@ -21,8 +21,8 @@ type FlowSelection struct {
 const maxFlows = 10_000
 
 // CompensateAll calls Compensate for each selected choreographed saga, each in its own transaction. A
-// repeat requests nothing twice. A saga with nothing left to undo, or one that its flow cannot undo, is
-// left unchanged. With a *PartialError the report is valid, too.
+// second call requests no undo twice. The report lists the sagas that were left unchanged, for example
+// because their steps are already undone. The report is also valid if the error is a *PartialError.
 func CompensateAll[TTx any](ctx context.Context, db CompensateStore[TTx], s FlowSelection,
 	o Order) (r SagaReport, err error) {
 	if err := checkOrder(&o); err != nil {

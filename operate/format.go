@@ -14,7 +14,8 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
-// shellKey returns a key for a shell and the flag --key. A key that is not printable text is in base64.
+// shellKey returns a key as an argument for the flag --key, quoted for a shell. A key that is not printable
+// text gets the prefix "base64:".
 func shellKey(key []byte) string {
 	const code = "base64:"
 	text := string(key)
@@ -25,7 +26,7 @@ func shellKey(key []byte) string {
 	return shortlog.Shell(text)
 }
 
-// spaced returns text with a space before it, or nothing if text is empty.
+// spaced returns text with a space before it, or "" if text is empty.
 func spaced(text string) string {
 	if text == "" {
 		return ""
@@ -33,7 +34,8 @@ func spaced(text string) string {
 	return " " + text
 }
 
-// sagaArgs returns the arguments of a command that name a saga. Its name or key may begin with a dash.
+// sagaArgs returns the arguments that name a saga, quoted for a shell. "--" comes first, because a name or a
+// key may begin with a dash.
 func sagaArgs(name, key string) string {
 	return " -- " + shortlog.Shell(name) + " " + shortlog.Shell(key)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// PauseInbox stops all processes of a consumer from beginning messages, within about 5 s, until
-// ResumeInbox. Messages in progress are finished. The pause survives restarts.
+// PauseInbox pauses all processes of a consumer within about 5 s. They finish the messages in progress, and
+// begin no others. The pause survives restarts, and ends with ResumeInbox.
 func PauseInbox(ctx context.Context, db PositionStore, consumer string, o Order) error {
 	return applyControl(ctx, db, consumer, o, "pause",
 		control.Pause(control.Order{Who: o.Author, Why: o.Reason, At: time.Now().UTC()}))
@@ -23,9 +23,9 @@ func ResumeInbox(ctx context.Context, db PositionStore, consumer string, o Order
 	return applyControl(ctx, db, consumer, o, "resume", control.Resume()...)
 }
 
-// SkipInbox turns each message that fails with this fingerprint into a dead letter at its next failure.
-// Its kind is "skipped". It does not block its key, and no breaker counts it. The fingerprint is that of
-// dead letters and of an open breaker: 12 hexadecimal digits.
+// SkipInbox makes a consumer turn each message that fails with this fingerprint into a dead letter of the
+// kind "skipped". Such a dead letter does not block its key, and no breaker counts its failure. A
+// fingerprint has 12 hexadecimal digits: dead letters and open breakers show it.
 func SkipInbox(ctx context.Context, db PositionStore, consumer, fingerprint string, o Order) error {
 	if err := checkFingerprint(fingerprint); err != nil {
 		return err
@@ -34,7 +34,7 @@ func SkipInbox(ctx context.Context, db PositionStore, consumer, fingerprint stri
 		control.Skip(fingerprint, control.Order{Who: o.Author, Why: o.Reason, At: time.Now().UTC()}))
 }
 
-// UnskipInbox ends SkipInbox.
+// UnskipInbox ends SkipInbox for this fingerprint. Dead letters stay.
 func UnskipInbox(ctx context.Context, db PositionStore, consumer, fingerprint string, o Order) error {
 	if err := checkFingerprint(fingerprint); err != nil {
 		return err
@@ -50,8 +50,8 @@ func checkFingerprint(fingerprint string) error {
 	return nil
 }
 
-// applyControl applies the checkpoints of an order, with its audit, in one transaction. It can be
-// repeated.
+// applyControl writes an order to a consumer, as checkpoints that its processes read, and the audit of the
+// order in the same transaction.
 func applyControl(ctx context.Context, db PositionStore, consumer string, o Order, what string,
 	checkpoints ...store.Checkpoint) error {
 	if consumer == "" {
@@ -63,7 +63,8 @@ func applyControl(ctx context.Context, db PositionStore, consumer string, o Orde
 	for i := range checkpoints {
 		checkpoints[i].Stamp = checkpoints[0].Origin
 	}
-	// A consumer of a shared queue has no checkpoint, but it registers its types. An empty Beat only reads.
+	// A consumer of a shared queue has no checkpoint, but it registers its types. An empty Heartbeat only
+	// reads.
 	known, err := db.SyncConsumer(ctx, store.SyncRequest{Consumer: consumer, Heartbeat: &store.Heartbeat{}})
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, consumer, err)
@@ -74,9 +75,9 @@ func applyControl(ctx context.Context, db PositionStore, consumer string, o Orde
 	if o.DryRun {
 		return nil
 	}
-	stood, err := applyEffect(ctx, db, store.Effect{Control: &store.Control{Consumer: consumer,
+	applied, err := applyEffect(ctx, db, store.Effect{Control: &store.Control{Consumer: consumer,
 		Checkpoints: checkpoints}, Audit: auditOf(&o, what, consumer, store.Identity{})})
-	if err == nil && !stood {
+	if err == nil && !applied {
 		err = errors.New("the store did not apply it")
 	}
 	if err != nil {

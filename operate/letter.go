@@ -19,8 +19,8 @@ import (
 // letterFormat is the version of the export format of dead letters.
 const letterFormat = 1
 
-// letter is a dead letter as a line of a file. Its names in JSON are stable. Bytes are base64. A text that
-// is not UTF-8 is {"bytes": base64}.
+// letter is a dead letter as a line of a file. The JSON field names are stable. Bytes are base64. A text that
+// is not UTF-8 is an object: {"bytes": base64}.
 type letter struct {
 	Format      int             `json:"format"` // letterFormat
 	Consumer    column.Text     `json:"consumer"`
@@ -41,7 +41,7 @@ type letter struct {
 	Stack       column.Text     `json:"stack,omitempty"`
 	Version     column.Text     `json:"version,omitempty"`
 	BlocksKey   bool            `json:"blocks_key"`
-	Call        json.RawMessage `json:"call,omitempty"` // its external call in progress
+	Call        json.RawMessage `json:"call,omitempty"` // the external call in progress
 }
 
 type attempt struct {
@@ -64,8 +64,8 @@ func failureOf(f store.Failure) *attempt {
 	return &attempt{f.At, column.Text(f.Why), column.Text(f.Host)}
 }
 
-// WriteLetter writes the dead letter p as one line of JSON, byte for byte. p must include its payload.
-// ReadLetters reads the line.
+// WriteLetter writes the dead letter p as one line of JSON. p must include the payload. ReadLetters reads
+// such lines, and restores each byte.
 func WriteLetter(out io.Writer, p *store.Parked) error {
 	message, err := column.EncodeMessage(&p.Message)
 	if err != nil {
@@ -76,7 +76,7 @@ func WriteLetter(out io.Writer, p *store.Parked) error {
 		return err
 	}
 	died, ok := column.Time(p.Dead.At)
-	if !ok { // an earlier build accepted years that JSON cannot hold
+	if !ok { // an earlier version of Skald accepted years that JSON cannot represent
 		died = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	}
 	l := letter{Format: letterFormat, Consumer: column.Text(p.Consumer), Source: column.Text(p.Source),
@@ -100,8 +100,8 @@ func WriteLetter(out io.Writer, p *store.Parked) error {
 	return err
 }
 
-// ReadLetters reads dead letters line by line. A line that is no dead letter is a *UsageError with the
-// line number, and ends the sequence.
+// ReadLetters reads dead letters as WriteLetter writes them. At a line that is no dead letter it yields a
+// *UsageError with the line number, and stops.
 func ReadLetters(in io.Reader) iter.Seq2[*store.Parked, error] {
 	return func(yield func(*store.Parked, error) bool) {
 		lines := bufio.NewReader(in)

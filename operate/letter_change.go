@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// change builds the effect of a verb on one message. changeOne adds the audit, unless the effect has one.
+// change returns the effect that changes one message. changeOne adds the audit, unless the effect has one.
 type change func(ctx context.Context, p *store.Parked) (store.Effect, error)
 
 // changeAll applies do to each selected message, in order. Each change has its own transaction with its
@@ -27,13 +27,13 @@ func changeAll(ctx context.Context, db MessageStore, verb string, s *Selection, 
 	}
 	r.Selected = len(all)
 	for i := range all {
-		stands := o.DryRun
-		if !stands {
-			if stands, err = changeOne(ctx, db, verb, o.Run, &all[i], o, do); err != nil {
+		applied := o.DryRun
+		if !applied {
+			if applied, err = changeOne(ctx, db, verb, o.Run, &all[i], o, do); err != nil {
 				return r, fmt.Errorf("%s %s, after %d others: %w", verb, all[i].ID, r.Done, err)
 			}
 		}
-		if stands {
+		if applied {
 			r.Done++
 		}
 		progress(o, i+1, len(all))
@@ -41,8 +41,8 @@ func changeAll(ctx context.Context, db MessageStore, verb string, s *Selection, 
 	return r, partly(&r, verb)
 }
 
-// changeOne applies do to one message. It returns false if the message is finished, or a rival changed it
-// first.
+// changeOne applies do to one message. It returns false if the message is finished, or if another process
+// changed the message first.
 func changeOne(ctx context.Context, db MessageStore, verb, run string, p *store.Parked, o *Order,
 	do change) (bool, error) {
 	e, err := do(ctx, p)
@@ -56,7 +56,7 @@ func changeOne(ctx context.Context, db MessageStore, verb, run string, p *store.
 	return applyEffect(ctx, db, e)
 }
 
-// requeue makes a message due now.
+// requeue makes a message due now, and sets its attempts to zero.
 func requeue(_ context.Context, p *store.Parked) (store.Effect, error) {
 	r := store.Requeue{Consumer: p.Consumer, Identity: p.Identity}
 	if p.Dead != nil {
@@ -67,8 +67,8 @@ func requeue(_ context.Context, p *store.Parked) (store.Effect, error) {
 	return store.Effect{Requeue: &r}, nil
 }
 
-// givenUpMark returns the mark of a dead letter that no consumer will handle again. A rejection that its
-// handler made has a mark already, so the result is nil.
+// givenUpMark returns the mark that makes a consumer drop repeats of a dead letter. It returns nil for a
+// rejection by a handler, because the handler's transaction wrote a mark.
 func givenUpMark(ctx context.Context, db MessageStore, p *store.Parked, why string) (*store.Mark, error) {
 	if p.Dead != nil && p.Dead.Kind == failure.KindRejected {
 		seen, err := db.Seen(ctx, p.Consumer, []store.Identity{p.Identity})

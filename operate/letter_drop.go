@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Settlement is the outcome of an external call, as an operator found it at the provider.
+// Settlement is the outcome of an external call that an operator found at the provider.
 type Settlement string
 
 // Values of Settlement.
@@ -19,22 +19,21 @@ const (
 	CallRefused Settlement = "refused"
 )
 
-// DropReport is the result of Drop. Unsettled is set in a dry run: it lists the messages that need a
-// Settlement.
+// DropReport is the result of Drop.
 type DropReport struct {
 	Report
-	Unsettled []UnsettledError
+	Unsettled []UnsettledError // in a dry run, the messages that need a Settlement
 }
 
-// UnsettledError reports a dead letter with an external call without an answer. Drop needs a Settlement
-// for it.
+// UnsettledError reports a dead letter that has an external call with an unknown outcome. Drop needs a
+// Settlement for it.
 type UnsettledError struct {
 	ID         string // of the message
-	Step, Saga string // empty if it belongs to no saga
+	Step, Saga string // empty if the message belongs to no saga
 	Key        string // of the call
 }
 
-// Where names the step or the message that has the call.
+// Where describes the call, and the step that made it.
 func (e *UnsettledError) Where() string {
 	if e.Step == "" {
 		return "it is at the call " + e.Key
@@ -50,11 +49,13 @@ func (e *UnsettledError) Error() string {
 // DropStore is the part of a store that Drop needs.
 type DropStore interface{ MessageStore }
 
-// Drop marks the selected dead letters as finished and deletes them. Their remaining work never happens,
-// and repeats of them are dropped. Messages of their keys go on. call is the outcome of their external
-// calls. Each call without a stored answer requires it, because nothing asks the provider again: else Drop
-// returns an *UnsettledError. The reason in the audit includes the outcome. With a *PartialError the report
-// is valid, too.
+// Drop marks the selected dead letters as finished and deletes them. No consumer handles them again, or
+// repeats of them. Later messages of their keys are no longer blocked.
+//
+// call is the outcome of their external calls. It is required if the provider's answer to a call is not
+// stored, because Skald does not ask the provider after the drop. Without call, Drop then returns an
+// *UnsettledError. The reason in the audit includes call. The report is also valid if the error is a
+// *PartialError.
 func Drop(ctx context.Context, db DropStore, s Selection, call Settlement,
 	o Order) (r DropReport, err error) {
 	switch call {
@@ -102,9 +103,9 @@ func unsettled(ctx context.Context, db DropStore, s Selection,
 	return out, nil
 }
 
-// settle returns the new state of the step that p's call does or undoes; nil without such a step. Without
-// it, a message that undoes the step would wait forever for the outcome of the call. A stored answer of
-// the provider takes precedence over call.
+// settle returns the step that p's call does or undoes, with the state after the call. It returns nil if
+// there is no such step. Without the new state, a message that undoes the step would wait forever for the
+// outcome of the call. A stored answer of the provider takes precedence over call.
 func settle(ctx context.Context, db DropStore, p *store.Parked, call Settlement) (*store.Step, error) {
 	if p.Call == nil {
 		return nil, nil
@@ -125,15 +126,15 @@ func settle(ctx context.Context, db DropStore, p *store.Parked, call Settlement)
 	if found == "" {
 		return nil, &UnsettledError{p.ID, s.Name, s.Saga, p.Call.Key}
 	}
-	// The step keeps the identity of the message that did it. A message that undoes the step has another
-	// one.
+	// A step is stored with the identity of the message that did the step. A message that undoes the step
+	// has another identity.
 	undoes := s.Identity != p.Identity
 	return &store.Step{Consumer: s.Consumer, Saga: s.Saga, Name: s.Name, Occurrence: s.Occurrence,
 		Identity: s.Identity, Code: s.Code, Result: s.Result,
 		State: stateAfterCall(undoes, found == CallDone), From: []store.StepState{store.StepCalling}}, nil
 }
 
-// answered returns the stored answer of the provider to a call; empty if there is none.
+// answered returns the stored answer of the provider to a call, or "" if there is no answer.
 func answered(c *store.Call) Settlement {
 	var outcome struct{ Refused bool }
 	switch {
@@ -145,7 +146,8 @@ func answered(c *store.Call) Settlement {
 	return CallDone
 }
 
-// stateAfterCall returns the state of a step after its call.
+// stateAfterCall returns the state of a step after a call that does or undoes the step. done reports whether
+// the call took effect.
 func stateAfterCall(undoes, done bool) store.StepState {
 	switch {
 	case undoes && done:

@@ -13,16 +13,17 @@ import (
 
 // EditReport names the message that replaces a dead letter.
 type EditReport struct {
-	ID            string // of the new message; a dry run's ID is never used
-	InsteadOf     string
+	ID            string // of the new message; a later call uses another ID than a dry run
+	InsteadOf     string // the ID of the dead letter
 	Consumer      string
 	Bytes, Before int // of the payloads
 }
 
-// Edit replaces the one selected dead letter by a new message with the payload data, for its consumer
-// alone. The new message has its own ID, and the key, type and headers of the dead letter. Its cause is
-// the cause of the dead letter, or else the dead letter. The same transaction drops the dead letter. Edit
-// refuses a dead letter with an external call, or with an unreadable envelope, by a *UsageError.
+// Edit replaces the one selected dead letter by a new message with the payload data. Only the consumer of
+// the dead letter receives the new message. The new message has its own ID, and the key, type and headers
+// of the dead letter. Its cause is the cause of the dead letter; if there is none, the dead letter itself.
+// The same transaction deletes the dead letter. Edit returns a *UsageError if the dead letter has an
+// external call or an unreadable envelope.
 func Edit(ctx context.Context, db MessageStore, s Selection, data []byte, o Order) (r EditReport, err error) {
 	s.Dead = true
 	if err := checkOrder(&o); err != nil {
@@ -40,13 +41,13 @@ func Edit(ctx context.Context, db MessageStore, s Selection, data []byte, o Orde
 	if o.DryRun {
 		return r, nil
 	}
-	stands, err := changeOne(ctx, db, "edit", "", old, &o,
+	applied, err := changeOne(ctx, db, "edit", "", old, &o,
 		func(ctx context.Context, p *store.Parked) (e store.Effect, err error) {
 			e.Park = &store.Park{Parked: *instead, Instead: &p.Identity}
 			e.Mark, err = givenUpMark(ctx, db, p, "edited: "+o.Reason+"; instead of it: "+instead.ID)
 			return e, err
 		})
-	if err == nil && !stands {
+	if err == nil && !applied {
 		err = &NoMatchError{Reason: "the dead letter is gone: another operator or process was first"}
 	}
 	if err != nil {
@@ -75,8 +76,8 @@ func one(ctx context.Context, db MessageStore, s Selection) (found *store.Parked
 	return found, nil
 }
 
-// edited returns the message that replaces old. It keeps the cause, and its ID keeps the random bits of
-// the old ID. A saga correlates its commands and their replies by both.
+// edited returns the message that replaces old. The new ID has a new time, but the random bits of the old ID.
+// A saga matches replies with commands by the cause and by these bits, so both stay the same.
 func edited(old *store.Parked, data []byte) (*store.Parked, error) {
 	if old.Fault != "" {
 		return nil, &UsageError{Reason: "its envelope cannot be read (" + old.Fault +

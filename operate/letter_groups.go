@@ -7,21 +7,21 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Group counts the dead letters of a consumer with the same fingerprint. Its names in JSON are stable.
+// Group counts the dead letters of a consumer with the same fingerprint. The JSON field names are stable.
 type Group struct {
 	Consumer    string `json:"consumer"`
 	Fingerprint string `json:"fingerprint"`
 	Kind        string `json:"kind"`
 	Type        string `json:"type"`
 	Count       int    `json:"count"`
-	Error       string `json:"error"` // of one of them
+	Error       string `json:"error"` // the last error of the first letter
 
 	First time.Time `json:"first_dead_at"`
 	Last  time.Time `json:"last_dead_at"`
 }
 
-// Groups counts the selected dead letters by consumer and fingerprint, in the order of the first letter of
-// each group.
+// Groups counts the selected dead letters by consumer and fingerprint. The groups are in the order of their
+// first letters.
 func Groups(ctx context.Context, db MessageStore, s Selection) (all []Group, err error) {
 	s.Dead = true
 	var g Grouping
@@ -36,7 +36,7 @@ func Groups(ctx context.Context, db MessageStore, s Selection) (all []Group, err
 
 // Grouping counts dead letters by consumer and fingerprint.
 type Grouping struct {
-	All []Group // in the order of the first letter of each group
+	All []Group // in the order of their first letters
 	at  map[[2]string]int
 }
 

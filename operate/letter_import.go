@@ -8,19 +8,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// LeftLetter is a dead letter that Import did not import. Its names in JSON are stable.
+// LeftLetter is a dead letter that Import did not import. The JSON field names are stable.
 type LeftLetter struct {
-	Why      string `json:"left"` // "finished", "kept already", "too old", "at a call"
+	Why      string `json:"left"` // the reason: "finished", "kept already", "too old" or "at a call"
 	Consumer string `json:"consumer"`
 	Source   string `json:"source"`
 	ID       string `json:"id"`
 }
 
-// Import stores letters as dead letters of their consumers, in order. It reads them twice, so that it finds
-// an unreadable letter before any change. It leaves out a letter that its consumer has finished or keeps
-// already. It also leaves out a letter with an external call, and one older than the consumer's marks
-// unless tooOld is set. It calls left for each letter that it leaves out. A repeated import changes
-// nothing.
+// Import stores letters as dead letters of their consumers, in order. It reads letters twice, so that it
+// finds an unreadable letter before any change. It leaves out a letter if its consumer has finished the
+// message or keeps it already, or if the letter has an external call. It also leaves out a letter that is
+// older than the consumer's marks, unless tooOld is set. It calls left for each letter that it leaves out. A
+// second import of the same letters changes nothing.
 func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq2[*store.Parked, error],
 	tooOld bool, left func(LeftLetter) error, o Order) (r Report, err error) {
 	if err := checkOrder(&o); err != nil {
@@ -45,11 +45,11 @@ func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq
 		}
 		why := "at a call"
 		if p.Call == nil {
-			stands, err := importOne(ctx, db, p, tooOld, &o)
+			outcome, err := importOne(ctx, db, p, tooOld, &o)
 			if err != nil {
 				return r, fmt.Errorf("import %s, after %d others: %w", p.ID, r.Done, err)
 			}
-			why = whyLeft(stands)
+			why = whyLeft(outcome)
 		}
 		if why == "" {
 			r.Done++
@@ -62,8 +62,8 @@ func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq
 	return r, nil
 }
 
-// importOne reads the state of a message as its consumer would, and stores the message if it is fresh. It
-// waits for a transaction that is handling the message.
+// importOne stores a message if its consumer has neither finished nor kept it: then it returns store.Fresh.
+// It waits for a transaction that is handling the message.
 func importOne[TTx any](ctx context.Context, db store.Driver[TTx], p *store.Parked, tooOld bool,
 	o *Order) (store.Outcome, error) {
 	m := store.Mark{Consumer: p.Consumer, Identity: p.Identity, Outcome: store.Rejected,
@@ -73,24 +73,24 @@ func importOne[TTx any](ctx context.Context, db store.Driver[TTx], p *store.Park
 	if err != nil {
 		return 0, err
 	}
-	stands := unit.Found().Marks[0].Outcome
-	if stands == store.Behind {
-		stands = store.Fresh // it goes behind the messages of its key
+	outcome := unit.Found().Marks[0].Outcome
+	if outcome == store.Behind { // a message of the same key is kept: the letter may be stored behind it
+		outcome = store.Fresh
 	}
-	if stands != store.Fresh || o.DryRun {
-		_, _ = unit.Rollback(ctx) // nothing was written, so an error changes nothing
-		return stands, nil
+	if outcome != store.Fresh || o.DryRun {
+		_, _ = unit.Rollback(ctx) // an error is harmless: nothing was written
+		return outcome, nil
 	}
-	stood, err := unit.Rollback(ctx, store.Effect{Park: &store.Park{Parked: *p},
+	applied, err := unit.Rollback(ctx, store.Effect{Park: &store.Park{Parked: *p},
 		Audit: auditOf(o, "import", p.Consumer, p.Identity)})
-	if err == nil && !stood[0] {
-		stands = store.Done // a rival finished or stored it meanwhile
+	if err == nil && !applied[0] {
+		outcome = store.Done // another process finished or stored the message meanwhile
 	}
-	return stands, err
+	return outcome, err
 }
 
-func whyLeft(stands store.Outcome) string {
-	switch stands {
+func whyLeft(outcome store.Outcome) string {
+	switch outcome {
 	case store.Fresh:
 		return ""
 	case store.Waiting, store.Dead:

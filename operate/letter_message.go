@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Message is a parked message or a dead letter, for people and tools. Its names in JSON are stable. In
+// Message is a parked message or a dead letter, for people and tools. The JSON field names are stable. In
 // JSON, Key and Data are base64.
 type Message struct {
 	Place       int64      `json:"place"`
@@ -43,20 +43,20 @@ type Message struct {
 	CausationID   string          `json:"causation_id,omitempty"`
 	TraceParent   string          `json:"traceparent,omitempty"`
 	Headers       []Header        `json:"headers,omitempty"`
-	Payload       json.RawMessage `json:"payload,omitempty"` // Data, if it is JSON
-	Fault         string          `json:"fault,omitempty"`   // why its envelope could not be read
+	Payload       json.RawMessage `json:"payload,omitempty"` // equal to Data, if Data is JSON
+	Fault         string          `json:"fault,omitempty"`   // why the envelope could not be read
 	FirstAt       *time.Time      `json:"first_at,omitempty"`
 	FirstHost     string          `json:"first_host,omitempty"`
-	// CrashCount counts the ends of its process while it ran nothing else.
+	// CrashCount counts the crashes of a process that handled only this message at that time.
 	CrashCount int `json:"crash_count,omitempty"`
-	// Failures are the failed attempts, oldest first: the first one and the last store.MaxFailures.
+	// Failures has the first failed attempt and the last store.MaxFailures failed attempts, oldest first.
 	Failures []FailedAttempt `json:"failures,omitempty"`
 }
 
-// FailedAttempt is one failed attempt at a message. Its names in JSON are stable.
+// FailedAttempt is one failed attempt at a message. The JSON field names are stable.
 type FailedAttempt struct {
 	At    time.Time `json:"at"`
-	Error string    `json:"error"` // at most 300 bytes, except of the first one if others are missing
+	Error string    `json:"error"` // at most 300 bytes; the first attempt may have a longer error
 	Host  string    `json:"host"`
 }
 
@@ -96,10 +96,10 @@ func NewMessage(p *store.Parked) Message {
 func failedAttempts(p *store.Parked) (out []FailedAttempt) {
 	add := func(f store.Failure) { out = append(out, FailedAttempt{f.At, f.Why, f.Host}) }
 	all := p.Failures
-	if len(all) == 0 && !p.Last.At.IsZero() { // a build without this list parked it
+	if len(all) == 0 && !p.Last.At.IsZero() { // a version of Skald without this list parked the message
 		all = []store.Failure{p.Last}
 	}
-	// A release sets the time of First: then the first attempt is after some of the list.
+	// After a release, First is the first attempt since the release, and the list may have earlier attempts.
 	complete := len(p.Failures) > 0 && len(p.Failures) < store.MaxFailures
 	if !complete && !p.First.At.IsZero() && len(all) > 0 && all[0].At.Sub(p.First.At) > time.Millisecond {
 		add(p.First)

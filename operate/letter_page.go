@@ -6,20 +6,20 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Page is a page of kept messages, in the order of arrival.
+// Page is a page of parked messages or dead letters, in the order of arrival.
 type Page struct {
 	List []store.Parked
-	// Next is the After of the next page; 0 if this is the last page.
+	// Next is the Selection.After of the next page. It is 0 if this is the last page.
 	Next int64
-	// Scanned is the number of messages that were read, if the limit Peek.Scan ended the page; else 0.
+	// Scanned is the number of messages that were read, if PageLimits.Scan ended the page. Otherwise it is 0.
 	Scanned int
 }
 
-// ListPage reads a page of the selected messages. With bare it reads them without payloads and headers. Most
+// ListPage reads a page of the selected messages. If bare is true, it leaves out payloads and headers. Most
 // selections need one read of the store.
 func ListPage(ctx context.Context, db store.Lister, s Selection, bare bool,
 	most PageLimits) (page Page, err error) {
-	what := s.sought(bare)
+	what := s.query(bare)
 	what.Limit = most.Limit + 1
 	if s.ID != "" && s.Source == "" {
 		what.About = s.ID
@@ -45,7 +45,7 @@ func ListPage(ctx context.Context, db store.Lister, s Selection, bare bool,
 			return page, nil
 		case n < what.Limit:
 			return page, nil
-		default: // the selection left some out
+		default: // s.matches excluded some messages, so the page is not full
 			what.After = got.Parked[n-1].Place
 			what.Scan -= n
 		}

@@ -12,25 +12,26 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Pace limits a redrive and its errors. The zero Pace redrives all messages at once and watches none.
+// Pace limits the rate and the errors of a redrive. With the zero Pace, Redrive redrives all messages at once
+// and does not wait for their outcomes.
 type Pace struct {
-	// Run is the name of a watched run: Redrive waits for the outcome of its messages. A call with the
-	// name of an interrupted run continues it, and redrives no message twice. Empty means that nothing is
-	// watched, and the other fields are refused.
+	// Run is the name of a watched run: Redrive waits for the outcomes of its messages. A call with the name
+	// of an interrupted run continues the run, and redrives no message twice. Canary and Rate require a Run.
 	Run string `json:"run,omitempty"`
 	// Canary redrives one message first, and the others only if it succeeds.
 	Canary bool `json:"canary,omitempty"`
 	// Rate is the number of redriven messages per second. 0 means no limit.
 	Rate float64 `json:"rate,omitempty"`
-	// MaxErrors is the share of the redriven messages that may fail again. A larger share ends the run.
-	// Below ten messages the share is of ten.
+	// MaxErrors is the share of the redriven messages that may fail again, from 0 to 1. A larger share stops
+	// the run. Fewer than ten messages count as ten.
 	MaxErrors float64 `json:"max_errors,omitempty"`
-	// Wait is how long to wait for the outcome of the canary, and of the last messages. Default 1 min.
+	// Wait limits the wait for the outcome of the canary, and for the outcomes of the last messages. Default
+	// 1 min.
 	Wait time.Duration `json:"wait,omitempty"`
 }
 
-// minRate and maxRate bound a rate: with a lower rate a message takes hours, and a higher rate limits
-// nothing.
+// minRate and maxRate bound a rate. At a lower rate one message would take hours. A higher rate would have no
+// effect.
 const minRate, maxRate = 0.0001, 1_000_000
 
 // CheckNumbers returns a *UsageError if a number of p is NaN or out of bounds.
@@ -60,13 +61,13 @@ func (p *Pace) check() error {
 // RedriveReport is the result of Redrive. Done includes the messages of earlier calls of the same run.
 type RedriveReport struct {
 	Report
-	// Rejections counts dead letters that are rejections. They are left unchanged, because others have
-	// received the rejection.
+	// Rejections counts dead letters that are rejections. Redrive leaves them unchanged, because their
+	// senders have received the rejection.
 	Rejections int
 
-	Run     string    // empty if it was not watched
-	Begun   time.Time // when an earlier call began the run; zero if none did
-	Stopped string    // why the run ended early; empty if it did not
+	Run     string    // the name of the watched run; empty without one
+	Begun   time.Time // the time at which an earlier call began the run; zero without an earlier call
+	Stopped string    // the reason why the run ended early; empty if all messages were redriven
 
 	Succeeded, Rejected, Failed, Open int // outcomes of the messages of a watched run
 
@@ -83,8 +84,8 @@ func (r *RedriveReport) Outcome() string {
 	return line
 }
 
-// StoppedError reports that a watched redrive ended early, because too many messages failed again. The
-// report is valid.
+// StoppedError reports that a watched redrive ended early, because the canary or too many messages failed
+// again. The report of Redrive is valid.
 type StoppedError struct{ Why string }
 
 func (e *StoppedError) Error() string { return "redrive: stopped: " + e.Why }
@@ -95,9 +96,9 @@ type RedriveStore interface {
 	RunReader
 }
 
-// Redrive parks the selected dead letters again, so that their consumers retry them. Each keeps its place
-// and its ID, and its attempts are counted from zero. Rejections are left. With a *PartialError or a
-// *StoppedError the report is valid, too.
+// Redrive parks the selected dead letters again, so that their consumers retry them. Each message has the
+// same place and ID as before, and no attempts. Redrive leaves rejections unchanged. The report is also
+// valid if the error is a *PartialError or a *StoppedError.
 func Redrive(ctx context.Context, db RedriveStore, s Selection, pace Pace, o Order) (RedriveReport, error) {
 	s.Dead = true
 	r := &redrive{db: db, s: &s, pace: pace, o: &o, known: map[runTarget]*redriven{}}
@@ -117,7 +118,7 @@ func Redrive(ctx context.Context, db RedriveStore, s Selection, pace Pace, o Ord
 	return r.report, err
 }
 
-// redrive is one call of Redrive. Its run may extend over several calls.
+// redrive is one call of Redrive. Several calls may continue the same run.
 type redrive struct {
 	db   RedriveStore
 	s    *Selection
@@ -133,17 +134,17 @@ type redrive struct {
 // redriven is a message of the run and its outcome.
 type redriven struct {
 	runTarget
-	fate fate
-	why  string // why it failed or was rejected
+	outcome redriveOutcome
+	why     string // the reason why it failed or was rejected
 }
 
-type fate int
+type redriveOutcome int
 
 const (
-	open     fate = iota // not handled yet
-	done                 // its effect is committed
-	rejected             // its handler rejected it
-	failed               // it failed again
+	open     redriveOutcome = iota // not handled yet
+	done                           // its effect is committed
+	rejected                       // its handler rejected it
+	failed                         // it failed again
 )
 
 func (r *redrive) watched() bool { return r.report.Run != "" }
@@ -198,13 +199,13 @@ func (r *redrive) sum() {
 func (r *redrive) todo(ctx context.Context) (todo []store.Parked, err error) {
 	all, err := selected(ctx, r.db, r.s)
 	if none := new(NoMatchError); errors.As(err, &none) && len(r.sent) > 0 {
-		err = nil // the run was interrupted after the last redrive, before its end was noted
+		err = nil // an earlier call redrove the last message, but did not record the end of the run
 	}
 	for _, p := range all {
 		switch {
 		case p.Dead.Kind == failure.KindRejected:
 			r.report.Rejections++
-		// A known message belongs to this run, and is dead again.
+		// A known message was redriven by this run, and is dead again.
 		case r.known[runTarget{Consumer: p.Consumer, Identity: p.Identity}] == nil:
 			todo = append(todo, p)
 		}
@@ -212,9 +213,10 @@ func (r *redrive) todo(ctx context.Context) (todo []store.Parked, err error) {
 	return todo, err
 }
 
-// send redrives todo, in order. It waits for the canary, keeps the rate, and stops if too many fail.
+// send redrives todo, in order. It waits for the outcome of the canary, limits the rate, and stops if too
+// many messages fail again.
 func (r *redrive) send(ctx context.Context, todo []store.Parked) error {
-	// A canary that a rival changed meanwhile has no outcome, so the next one is the canary.
+	// If another process changed the canary first, the next message becomes the canary.
 	for r.pace.Canary && len(r.sent) == 0 && len(todo) > 0 {
 		if err := r.sendOne(ctx, &todo[0]); err != nil {
 			return err
@@ -248,8 +250,8 @@ func (r *redrive) send(ctx context.Context, todo []store.Parked) error {
 }
 
 func (r *redrive) sendOne(ctx context.Context, p *store.Parked) error {
-	stands, err := changeOne(ctx, r.db, "redrive", r.report.Run, p, r.o, requeue)
-	if err == nil && stands {
+	applied, err := changeOne(ctx, r.db, "redrive", r.report.Run, p, r.o, requeue)
+	if err == nil && applied {
 		r.add(runTarget{Consumer: p.Consumer, Identity: p.Identity})
 		progress(r.o, len(r.sent), r.report.Selected)
 	}
@@ -263,25 +265,25 @@ func (r *redrive) add(w runTarget) {
 	}
 }
 
-func (r *redrive) count(f fate) (n int) {
+func (r *redrive) count(o redriveOutcome) (n int) {
 	for _, s := range r.sent {
-		if s.fate == f {
+		if s.outcome == o {
 			n++
 		}
 	}
 	return n
 }
 
-// tooMany reports whether too many messages failed again, and notes that as the end of the run.
+// tooMany reports whether too many messages failed again. Then it also sets the report's Stopped.
 func (r *redrive) tooMany() bool {
 	if n := r.count(failed); float64(n) > r.pace.MaxErrors*float64(max(10, len(r.sent))) {
-		i := slices.IndexFunc(r.sent, func(s *redriven) bool { return s.fate == failed })
+		i := slices.IndexFunc(r.sent, func(s *redriven) bool { return s.outcome == failed })
 		r.report.Stopped = fmt.Sprintf("%d of %d failed again: %s", n, len(r.sent), r.sent[i].why)
 	}
 	return r.report.Stopped != ""
 }
 
-// ticks returns next, which waits until the rate allows the next message, and stop, which releases its
+// ticks returns two functions: next waits until the rate allows the next message, and stop releases the
 // timer.
 func ticks(rate float64) (next func(context.Context) error, stop func()) {
 	if rate <= 0 {

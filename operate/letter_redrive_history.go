@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Redriven is one redrive of one message. Its names in JSON are stable.
+// Redriven is one redrive of one message. The JSON field names are stable.
 type Redriven struct {
 	Number   int64     `json:"number"` // in skald_audit
 	At       time.Time `json:"at"`
@@ -42,7 +42,7 @@ type RedriveQuery struct {
 }
 
 func (q *RedriveQuery) matches(a *store.Audit) bool {
-	is := func(want, told string) bool { return want == "" || column.Names(told, want) }
+	is := func(want, have string) bool { return want == "" || column.Names(have, want) }
 	return a.Action == "redrive" && is(q.Consumer, a.Consumer) && is(q.Source, a.Source) && is(q.ID, a.ID) &&
 		!a.At.Before(q.From) && (q.To.IsZero() || a.At.Before(q.To))
 }
@@ -53,8 +53,8 @@ type HistoryStore interface {
 	RunReader
 }
 
-// Redrives returns the time, author and reason of each redrive, and the present state of its message. It
-// reads the audit (skald_audit) backwards. more reports that the limit may have left out earlier redrives.
+// Redrives returns the time, author and reason of each selected redrive, and the present state of its
+// message. The newest redrive comes last. more reports whether q.Limit may have left out earlier redrives.
 func Redrives(ctx context.Context, db HistoryStore, q RedriveQuery) (all []Redriven, more bool, err error) {
 	h := &history{q: &q, next: map[runTarget]*store.Audit{}}
 	if err := h.read(ctx, db); err != nil {
@@ -63,19 +63,19 @@ func Redrives(ctx context.Context, db HistoryStore, q RedriveQuery) (all []Redri
 	return h.all, h.more, nil
 }
 
-// history collects the redrives of operators.
+// history is one call of Redrives.
 type history struct {
 	q    *RedriveQuery
 	all  []Redriven
-	next map[runTarget]*store.Audit // the next act on each message
+	next map[runTarget]*store.Audit // the earliest change of each message that was read so far
 	more bool
 }
 
-// maxAuditDelay is how far the times in the audit may be out of the order of its numbers. A transaction
-// may stay open for so long.
+// maxAuditDelay limits the difference between the order of the times and the order of the numbers in the
+// audit: a transaction may take its time so long before its number.
 const maxAuditDelay = time.Hour
 
-// read reads the audit backwards, and finds the outcome of each redrive without a later act.
+// read reads the audit from the newest number to the oldest. It finds the outcome of each redrive.
 func (h *history) read(ctx context.Context, db HistoryStore) error {
 	for before, end := int64(0), false; !end; {
 		list, err := db.Audits(ctx, store.AuditQuery{Before: before, Limit: auditPage})
@@ -104,7 +104,7 @@ func (h *history) read(ctx context.Context, db HistoryStore) error {
 		}
 	}
 	for part := range slices.Chunk(unknown, 500) {
-		if err := look(ctx, db, part); err != nil {
+		if err := readOutcomes(ctx, db, part); err != nil {
 			return err
 		}
 	}
@@ -113,14 +113,15 @@ func (h *history) read(ctx context.Context, db HistoryStore) error {
 
 func (h *history) full() bool { return h.q.Limit > 0 && len(h.all) >= h.q.Limit }
 
-// add records an act on a message. Acts arrive in reverse order, so next holds the act after it.
+// add records a change of a message. It gets the newest change first, so next already has the change that
+// came after this one.
 func (h *history) add(a *store.Audit) {
 	of := runTarget{Consumer: a.Consumer, Identity: a.Identity}
 	switch a.Action {
 	case "redrive":
 		if h.q.matches(a) {
 			o := Redriven{a.Number, a.At, a.Author, a.Reason, a.Run, a.Consumer, a.Source, a.ID, "", ""}
-			o.Outcome, o.Why = overtaken(h.next[of])
+			o.Outcome, o.Why = supersededBy(h.next[of])
 			h.all = append(h.all, o)
 		}
 	case "drop", "edit":
@@ -130,8 +131,9 @@ func (h *history) add(a *store.Audit) {
 	h.next[of] = a
 }
 
-// overtaken returns the outcome of a redrive by the next act on its message; empty if next is nil.
-func overtaken(next *store.Audit) (outcome, why string) {
+// supersededBy returns the outcome of a redrive if next later changed the same message. The outcome is "" if
+// next is nil.
+func supersededBy(next *store.Audit) (outcome, why string) {
 	switch {
 	case next == nil:
 		return "", ""
@@ -143,8 +145,9 @@ func overtaken(next *store.Audit) (outcome, why string) {
 	return "edited", next.Reason + " (" + next.Author + ")"
 }
 
-// look sets the outcomes of redrives from the kept messages, or else from their marks.
-func look(ctx context.Context, db HistoryStore, part []*Redriven) error {
+// readOutcomes sets the outcome of each redrive: that of its message if the message is kept, or else that of
+// the mark.
+func readOutcomes(ctx context.Context, db HistoryStore, part []*Redriven) error {
 	gone := map[string][]*Redriven{} // by consumer
 	for _, o := range part {
 		p, err := find(ctx, db, o.Consumer, o.target().Identity)
@@ -168,7 +171,7 @@ func look(ctx context.Context, db HistoryStore, part []*Redriven) error {
 		}
 		for i, v := range seen {
 			list[i].Outcome, list[i].Why = v.Outcome.String(), v.Reason
-			if v.Outcome == store.Fresh { // it finished, and its mark is deleted
+			if v.Outcome == store.Fresh { // the message is finished, and its mark is deleted
 				list[i].Outcome = "finished"
 			}
 		}
@@ -176,7 +179,7 @@ func look(ctx context.Context, db HistoryStore, part []*Redriven) error {
 	return nil
 }
 
-// keptOutcome returns the outcome of a redriven message that is kept.
+// keptOutcome returns the outcome of the redrive of a message that is still parked, or dead again.
 func keptOutcome(p *store.Parked) (outcome, why string) {
 	why = firstLine(p.Last.Why)
 	switch {

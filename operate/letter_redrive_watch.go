@@ -8,12 +8,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lookAlone is the number of messages up to which each is read by itself. More are found by one scan of
-// the kept messages.
-const lookAlone = 50
+// maxSingleReads is the number of messages up to which look reads each message by itself. For more messages,
+// look reads all kept messages of the consumer.
+const maxSingleReads = 50
 
-// resume reads the messages that earlier calls of the run have redriven, and their outcomes. The audit of
-// each redrive is in the same transaction, so the list is exact.
+// resume reads the messages that earlier calls of the run have redriven, and their outcomes. The list is
+// exact, because each redrive writes its audit in the same transaction.
 func (r *redrive) resume(ctx context.Context) error {
 	for a, err := range runAudits(ctx, r.db, r.report.Run, 0) {
 		if err != nil {
@@ -39,26 +39,26 @@ func (r *redrive) resume(ctx context.Context) error {
 // awaitCanary waits for the outcome of the canary.
 func (r *redrive) awaitCanary(ctx context.Context) error {
 	canary := r.sent[0]
-	err := r.until(ctx, func() bool { return canary.fate != open })
+	err := r.until(ctx, func() bool { return canary.outcome != open })
 	switch {
 	case err != nil:
 		return err
-	case canary.fate == open:
+	case canary.outcome == open:
 		return fmt.Errorf("the canary, %s, was not handled within %v: check that its consumer runs, and that no earlier message blocks its key", canary.ID, r.pace.Wait)
-	case canary.fate == failed:
+	case canary.outcome == failed:
 		r.report.Stopped = fmt.Sprintf("the canary, %s, failed again: %s", canary.ID, canary.why)
-	case canary.fate == rejected:
+	case canary.outcome == rejected:
 		r.report.Stopped = fmt.Sprintf("the canary, %s, was rejected: %s", canary.ID, canary.why)
 	}
 	return nil
 }
 
-// settle waits for the outcomes of the last messages.
+// settle waits until all messages have an outcome, or too many have failed again.
 func (r *redrive) settle(ctx context.Context) error {
 	return r.until(ctx, func() bool { return r.tooMany() || r.count(open) == 0 })
 }
 
-// until repeats look until ok returns true, for at most Pace.Wait.
+// until calls look until ok returns true, for at most Pace.Wait.
 func (r *redrive) until(ctx context.Context, ok func() bool) error {
 	end := time.Now().Add(r.pace.Wait)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -78,7 +78,7 @@ func (r *redrive) look(ctx context.Context) error {
 	r.looked = time.Now()
 	var waiting []*redriven
 	for _, s := range r.sent {
-		if s.fate == open {
+		if s.outcome == open {
 			waiting = append(waiting, s)
 		}
 	}
@@ -86,7 +86,7 @@ func (r *redrive) look(ctx context.Context) error {
 		return nil
 	}
 	kept := map[runTarget]*store.Parked{}
-	if len(waiting) > lookAlone {
+	if len(waiting) > maxSingleReads {
 		for p, err := range listAny(ctx, r.db, Selection{Consumer: r.s.Consumer}) {
 			if err != nil {
 				return err
@@ -102,18 +102,19 @@ func (r *redrive) look(ctx context.Context) error {
 			kept[s.runTarget] = p
 		}
 	}
-	return r.judge(ctx, waiting, kept)
+	return r.setOutcomes(ctx, waiting, kept)
 }
 
-// judge sets the outcomes of messages. A message that is not kept has a mark.
-func (r *redrive) judge(ctx context.Context, waiting []*redriven, kept map[runTarget]*store.Parked) error {
+// setOutcomes sets the outcomes of waiting messages. A message that is not in kept is finished, so its mark
+// has the outcome.
+func (r *redrive) setOutcomes(ctx context.Context, waiting []*redriven, kept map[runTarget]*store.Parked) error {
 	gone := map[string][]*redriven{} // by consumer
 	for _, s := range waiting {
 		switch p := kept[s.runTarget]; {
 		case p == nil:
 			gone[s.Consumer] = append(gone[s.Consumer], s)
 		case p.Dead != nil, p.Attempts > 0:
-			s.fate, s.why = failed, firstLine(p.Last.Why)
+			s.outcome, s.why = failed, firstLine(p.Last.Why)
 		}
 	}
 	for consumer, list := range gone {
@@ -126,16 +127,16 @@ func (r *redrive) judge(ctx context.Context, waiting []*redriven, kept map[runTa
 			return err
 		}
 		for i, v := range seen {
-			if list[i].fate = done; v.Outcome == store.Rejected {
-				list[i].fate, list[i].why = rejected, firstLine(v.Reason)
+			if list[i].outcome = done; v.Outcome == store.Rejected {
+				list[i].outcome, list[i].why = rejected, firstLine(v.Reason)
 			}
 		}
 	}
 	return nil
 }
 
-// note records the end and the outcome of the run. After that the same name begins a new run. It is not
-// called if the canary was not handled, so that run stays open.
+// note records the end and the outcome of the run in the audit. A later call with the same name then begins a
+// new run. run does not call note if the canary was not handled, so a later call can continue that run.
 func (r *redrive) note(ctx context.Context) error {
 	a := auditOf(r.o, "redrive"+runEnded+r.report.Outcome(), r.s.Consumer, store.Identity{})
 	a.Run = r.report.Run

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Release makes the selected parked messages due now, with a new count of attempts. The running consumer
-// handles them within seconds, those of one key in order. Messages that Order.Run has released before are
-// left. With a *PartialError the report is valid, too.
+// Release makes the selected parked messages due now, and sets their attempts to zero. A running consumer
+// handles them within seconds, and those of one key in order. Release leaves out messages that Order.Run
+// has released before. The report is also valid if the error is a *PartialError.
 func Release(ctx context.Context, db RedriveStore, s Selection, o Order) (Report, error) {
 	s.Dead = false
 	if o.Run != "" && !o.DryRun {
@@ -15,7 +15,7 @@ func Release(ctx context.Context, db RedriveStore, s Selection, o Order) (Report
 		if err != nil {
 			return Report{}, fmt.Errorf("release: read the earlier releases of the run: %w", err)
 		}
-		s.but = done
+		s.except = done
 	}
 	return changeAll(ctx, db, "release", &s, &o, requeue)
 }

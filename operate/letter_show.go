@@ -7,12 +7,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// MessageState is the stored state of a message for one consumer. Its names in JSON are stable.
+// MessageState is the stored state of a message for one consumer. The JSON field names are stable.
 type MessageState struct {
 	Consumer    string               `json:"consumer"`
 	Source      string               `json:"source"`
 	ID          string               `json:"id"`
-	Status      string               `json:"status"` // unknown, done, rejected, barred, parked, calling, dead
+	Status      string               `json:"status"` // unknown, done, rejected, barred, parked, calling or dead
 	Reason      string               `json:"reason,omitempty"`
 	Code        int32                `json:"code"`
 	Result      string               `json:"result"`
@@ -21,7 +21,7 @@ type MessageState struct {
 	Quarantine  []QuarantinedMessage `json:"quarantine"`
 }
 
-// QuarantinedMessage is a message in quarantine. Its names in JSON are stable.
+// QuarantinedMessage is a message in quarantine. The JSON field names are stable.
 type QuarantinedMessage struct {
 	Number     int64      `json:"number"`
 	Source     string     `json:"source"`
@@ -30,7 +30,7 @@ type QuarantinedMessage struct {
 	Topic      string     `json:"topic"`
 	Type       string     `json:"type"`
 	Bytes      int        `json:"bytes"` // of the payload
-	Data       []byte     `json:"data"`  // null behind the first store.QuarantineOfOne messages
+	Data       []byte     `json:"data"`  // null after the first store.QuarantineOfOne messages
 	AdmittedAt *time.Time `json:"admitted_at"`
 	AdmittedBy string     `json:"admitted_by,omitempty"`
 	Reason     string     `json:"reason,omitempty"`
@@ -42,9 +42,9 @@ type ShowStore interface {
 	MessageStore
 }
 
-// Show returns the state of a message for one consumer. If sourced is false, the source is unknown: Show
-// then finds a kept message by its ID alone. If there is none, it treats the ID as a key, which has no
-// source.
+// Show returns the state of a message for one consumer. If sourced is false, id has no source: Show then
+// searches for a kept message with that ID. If there is none, it returns the state of the identity that has
+// this ID and an empty source, as an idempotency key has.
 func Show(ctx context.Context, db ShowStore, consumer string, id store.Identity,
 	sourced bool) (k MessageState, err error) {
 	var kept *store.Parked
@@ -74,14 +74,14 @@ func Show(ctx context.Context, db ShowStore, consumer string, id store.Identity,
 	if v.Outcome == store.Fresh {
 		k.Status = statusOf(kept)
 	}
-	k.Quarantine, err = showApart(ctx, db, consumer, id, sourced || kept != nil)
+	k.Quarantine, err = showQuarantine(ctx, db, consumer, id, sourced || kept != nil)
 	return k, err
 }
 
-// showApart lists the messages in quarantine with that identity; all with that ID if sourced is false. It
-// reads each payload by itself, and at most store.QuarantineOfOne of them: any number of sources may use an
-// ID.
-func showApart(ctx context.Context, db store.Lister, consumer string, id store.Identity,
+// showQuarantine lists the messages in quarantine with that identity, or all with that ID if sourced is
+// false. It reads at most store.QuarantineOfOne payloads, each by itself, because many large messages may
+// have the same ID.
+func showQuarantine(ctx context.Context, db store.Lister, consumer string, id store.Identity,
 	sourced bool) ([]QuarantinedMessage, error) {
 	what := store.QuarantineQuery{Consumer: consumer, ID: id.ID, Taken: true, Bare: true}
 	list, err := store.ListQuarantined(ctx, db, what)
@@ -99,7 +99,7 @@ func showApart(ctx context.Context, db store.Lister, consumer string, id store.I
 			if err != nil {
 				return nil, err
 			}
-			if len(one) == 0 || one[0].Number != q.Number { // retention has deleted it
+			if len(one) == 0 || one[0].Number != q.Number { // it was deleted meanwhile
 				continue
 			}
 			q = one[0]
@@ -111,8 +111,8 @@ func showApart(ctx context.Context, db store.Lister, consumer string, id store.I
 	return out, nil
 }
 
-// findByID returns a kept message with that ID; nil if there is none. A message without a source, which is
-// a key, comes first.
+// findByID returns a kept message with that ID, or nil if there is none. It prefers a message without a
+// source.
 func findByID(ctx context.Context, db MessageStore, consumer, id string) (*store.Parked, error) {
 	p, err := find(ctx, db, consumer, store.Identity{ID: id})
 	if err != nil || p != nil {

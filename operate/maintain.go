@@ -19,13 +19,13 @@ type MaintainStore interface {
 // MaintainReport counts the deleted rows. In a dry run it counts the rows that would be deleted.
 type MaintainReport struct {
 	store.Maintained
-	Keep   store.Retention // with the defaults
-	Before store.Retention // the retention that was last applied; zero if there was none
-	Oldest time.Duration   // the age of the oldest row before the call; 0 if there is none
+	Keep   store.Retention // the new retention, with the defaults for zero fields
+	Before store.Retention // the retention that was last applied; zero if none was applied
+	Oldest time.Duration   // the age of the oldest row before the call; 0 without rows
 }
 
-// ShorterError reports that the new retention is shorter than the one before. A repeat of a message with a
-// deleted mark is handled again. Nothing has changed.
+// ShorterError reports that the new retention is shorter than the last one, so nothing was deleted. A shorter
+// retention deletes marks early, and a consumer handles a duplicate again if the mark is deleted.
 type ShorterError struct{ Keep, Before store.Retention }
 
 func (e *ShorterError) Error() string {
@@ -37,9 +37,9 @@ func spell(r store.Retention) string {
 		retention.Spell(r.Marks), retention.Spell(r.Steps), retention.Spell(r.Sagas))
 }
 
-// Maintain deletes data older than keep, as relays do, until nothing more can be deleted now. A retention
-// shorter than the one before is a *ShorterError, unless shorter is set. A dry run counts each row that
-// would be deleted. Maintain needs the rights of a relay, and INSERT on skald_audit.
+// Maintain deletes all data that is older than keep, as relays also do in small parts. If keep is shorter
+// than the last retention, Maintain returns a *ShorterError, unless shorter is set. Maintain needs the
+// rights of a relay, and INSERT on skald_audit.
 func Maintain(ctx context.Context, db MaintainStore, keep store.Retention, shorter bool,
 	o Order) (r MaintainReport, err error) {
 	if err := checkOrder(&o); err != nil {
@@ -77,7 +77,8 @@ func Maintain(ctx context.Context, db MaintainStore, keep store.Retention, short
 	return r, nil
 }
 
-// addCounts adds two counts. The result is -1 if either is -1: a truncated table is not counted.
+// addCounts adds two numbers of deleted rows. -1 means that a table was truncated and not counted, so a sum
+// with -1 is -1.
 func addCounts(sum, n int64) int64 {
 	if sum < 0 || n < 0 {
 		return -1

@@ -1,9 +1,10 @@
-// Package operate has a function for each verb of an operator. The command skald and the console call them.
+// Package operate has the functions of operators: they inspect and change messages, sagas, consumers and the
+// outbox. The command skald and the console call these functions.
 //
-// A function that changes something takes an Order and returns a report. A function that reads returns its
-// result. Each takes an interface with the few methods of the store that it calls. Every store of Skald has
-// them. A change needs the rights of an app, unless the function documents others. A read and most dry runs
-// need the rights of a reader.
+// A function that changes data takes an Order and returns a report. Each function takes an interface with the
+// few methods of a store that it calls; every store of Skald implements all of these interfaces. A change
+// needs the rights of an app, unless the function documents other rights. A read needs the rights of a
+// reader, and so do most dry runs.
 package operate
 
 import (
@@ -17,20 +18,20 @@ import (
 
 // Order is the author, the reason and the options of a change.
 type Order struct {
-	// Author and Reason are required, unless DryRun is set. They are recorded in skald_audit in the
-	// transaction of the change.
+	// Author and Reason are required, unless DryRun is set. The transaction of the change also records them
+	// in skald_audit.
 	Author, Reason string
-	// DryRun changes nothing: the report describes the change that would be made.
+	// DryRun changes nothing. The report describes the change that would be made.
 	DryRun bool
-	// Run, if not empty, is recorded with each change of Release, Drop, ChangeSagas and Compensate, and
-	// ReadRun counts these changes. ChangeSagas leaves out sagas that the run has changed before. Redrive
-	// uses Pace.Run instead.
+	// Run, if not empty, is recorded with each change of Release, Drop, ChangeSagas and Compensate. ReadRun
+	// counts these changes. Release and ChangeSagas leave out messages and sagas that the run has changed
+	// before. Redrive uses Pace.Run instead.
 	Run string
-	// Confirm is called once, before the first of n changes. Its error ends the verb, and nothing has
-	// changed. Nil means no confirmation.
+	// Confirm, if not nil, is called once, before the first of n changes. If it returns an error, nothing is
+	// changed, and the function returns this error.
 	Confirm func(ctx context.Context, n int) error
-	// Progress is called after each change with the number of changes that are done, and of all. Nil means
-	// no calls.
+	// Progress, if not nil, is called after each change with the number of changes so far, and the number of
+	// all changes.
 	Progress func(done, of int)
 }
 
@@ -42,8 +43,8 @@ func checkOrder(o *Order) error {
 	return checkName("the author", o.Author)
 }
 
-// checkName returns a *UsageError if name has a control character. A list, a log or a shell would show
-// another name.
+// checkName returns a *UsageError if name has a control character. With such a character, a terminal or a log
+// may show another name.
 func checkName(about, name string) error {
 	if err := shortlog.CheckName(about, name); err != nil {
 		return &UsageError{Reason: err.Error()}
@@ -71,11 +72,11 @@ func auditOf(o *Order, what, consumer string, id store.Identity) *store.Audit {
 	return &store.Audit{Author: o.Author, Reason: o.Reason, Action: what, Consumer: consumer, Identity: id}
 }
 
-// Report counts the selected messages and the changed ones. In a dry run, Done counts those that would be
-// changed.
+// Report counts the selected messages and the changed messages. In a dry run, Done counts the messages that
+// would be changed.
 type Report struct{ Selected, Done int }
 
-// partly returns a *PartialError if rivals changed some of the messages first.
+// partly returns a *PartialError if some of the selected messages were not changed.
 func partly(r *Report, verb string) error {
 	if r.Done == r.Selected {
 		return nil
@@ -90,19 +91,19 @@ type UsageError struct{ Reason string }
 
 func (e *UsageError) Error() string { return e.Reason }
 
-// NoMatchError reports that the verb applies to nothing. Nothing has changed.
+// NoMatchError reports that nothing is selected. Nothing has changed.
 type NoMatchError struct{ Reason string }
 
 func (e *NoMatchError) Error() string { return e.Reason }
 
-// PartialError reports that only a part was done although nothing failed: a rival changed the rest first.
-// The report counts both parts.
+// PartialError reports that only some of the selected messages or sagas were changed. The others were left
+// unchanged, for example because another process changed them first. The report counts both.
 type PartialError struct{ Reason string }
 
 func (e *PartialError) Error() string { return e.Reason }
 
-// UnknownConsumerError reports that the database has no data of a consumer. Its name is misspelt, or it
-// uses another database.
+// UnknownConsumerError reports that the database has no data of a consumer. Its name may be misspelt, or the
+// consumer may use another database.
 type UnknownConsumerError struct{ Consumer string }
 
 func (e *UnknownConsumerError) Error() string {
@@ -111,18 +112,19 @@ func (e *UnknownConsumerError) Error() string {
 		e.Consumer)
 }
 
-// Applier applies effects: see store.Store.
+// Applier writes effects to a store: see store.Store.
 type Applier interface {
 	Apply(ctx context.Context, es ...store.Effect) ([]bool, error)
 }
 
-// MarkReader reads the messages that consumers have finished: see store.Store.
+// MarkReader reads the marks of messages that consumers have finished: see store.Store.
 type MarkReader interface {
 	Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error)
 }
 
-// applyEffect applies one effect. It returns false if a guard was lost, so that nothing was written.
+// applyEffect writes one effect. It returns false if a guard of the effect failed, so that nothing was
+// written.
 func applyEffect(ctx context.Context, db Applier, e store.Effect) (bool, error) {
-	stood, err := db.Apply(ctx, e)
-	return err == nil && stood[0], err
+	applied, err := db.Apply(ctx, e)
+	return err == nil && applied[0], err
 }

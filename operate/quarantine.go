@@ -10,19 +10,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// QuarantineStore is the part of a store that the verbs on quarantine need.
+// QuarantineStore is the part of a store that QuarantineGroups and Admit need.
 type QuarantineStore interface {
 	Applier
 	store.Lister
 }
 
-// QuarantineGroup counts the messages of one consumer that are in quarantine for one reason. Its names in
-// JSON are stable.
+// QuarantineGroup counts the messages of one consumer that are in quarantine for one reason. The JSON field
+// names are stable.
 type QuarantineGroup struct {
 	Consumer string    `json:"consumer"`
 	Why      string    `json:"why"`
 	Waiting  int       `json:"waiting"`
-	Admitted int       `json:"admitted"` // and not handled yet
+	Admitted int       `json:"admitted"` // messages that are admitted but not handled yet
 	Oldest   time.Time `json:"oldest"`
 	First    int64     `json:"first_number"`
 }
@@ -83,18 +83,19 @@ type Admission struct {
 	Consumer    string
 	Topic, Type string
 	Why         store.Outcome // TooOld or Conflict
-	All         bool          // required if no other field selects
+	All         bool          // required if all other fields are zero
 }
 
-// AdmitReport lists the selected messages, and counts the admitted ones.
+// AdmitReport lists the selected messages, and counts the admitted messages.
 type AdmitReport struct {
 	Report
 	Chosen []store.Quarantined // without payloads
 }
 
-// Admit releases messages from quarantine: their consumers handle each once, within some seconds. A
-// message that is too old may have been handled before its mark was deleted. A message in conflict is
-// handled in addition to the one with the same identity. With a *PartialError the report is valid, too.
+// Admit releases messages from quarantine: their consumers handle each message once, within some seconds.
+// Check first that this is right. A message that is too old may have been handled before its mark was
+// deleted. A message in conflict is handled in addition to the message with the same identity. The report is
+// also valid if the error is a *PartialError.
 func Admit(ctx context.Context, db QuarantineStore, a Admission, o Order) (r AdmitReport, err error) {
 	if err := checkOrder(&o); err != nil {
 		return r, err
@@ -123,11 +124,11 @@ func Admit(ctx context.Context, db QuarantineStore, a Admission, o Order) (r Adm
 				Audit: &store.Audit{Author: o.Author, Reason: o.Reason, Action: "admit", Consumer: q.Consumer,
 					Identity: q.Identity}})
 		}
-		stood, err := db.Apply(ctx, es...)
+		applied, err := db.Apply(ctx, es...)
 		if err != nil {
 			return r, fmt.Errorf("%d are admitted: %w", r.Done, err)
 		}
-		for _, ok := range stood {
+		for _, ok := range applied {
 			if ok {
 				r.Done++
 			}
@@ -137,8 +138,8 @@ func Admit(ctx context.Context, db QuarantineStore, a Admission, o Order) (r Adm
 	return r, partly(&r.Report, "inbox admit")
 }
 
-// choose returns the selected messages that are not admitted yet. It returns a *NoMatchError if no message is
-// selected at all.
+// choose returns the selected messages that are not admitted yet. It returns a *NoMatchError if the
+// quarantine has no selected message, admitted or not.
 func (a *Admission) choose(ctx context.Context, db QuarantineStore) (chosen []store.Quarantined, err error) {
 	there := false
 	what := store.QuarantineQuery{Consumer: a.Consumer, ID: a.ID, Topic: a.Topic, Type: a.Type, Why: a.Why,

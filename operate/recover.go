@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// ErrNothingToRecover reports that there is nothing to recover.
+// ErrNothingToRecover reports that the database needs no recovery.
 var ErrNothingToRecover = errors.New(
 	"outbox recover: nothing to recover: the positions of the shards match this database")
 
@@ -16,11 +16,11 @@ type RecoverStore interface {
 	Recover(ctx context.Context, note *store.Audit) (store.Recovered, error)
 }
 
-// Recover adjusts a database that moved: it was restored, went back in time, or was switched over by
-// logical replication. It publishes each retained row that is not recorded as published once more, in
-// order. It raises sequences above the numbers that consumers have stored. Make sure first that no other
-// copy of the database has relays. A dry run only returns the observation. ErrNothingToRecover means that the
-// database did not move. Recover needs the rights of the owner of the tables.
+// Recover repairs a database after a restore, a return to an earlier state, or a switchover by logical
+// replication. Relays then publish each retained row of the outbox that is not recorded as published, in
+// order and perhaps for the second time. Recover also raises sequences above the numbers that consumers have
+// stored. Make sure first that no relay runs on another copy of the database. Recover returns
+// ErrNothingToRecover if the database is not such a copy. It needs the rights of the owner of the tables.
 func Recover(ctx context.Context, db RecoverStore, o Order) (r store.Recovered, err error) {
 	if err := checkOrder(&o); err != nil {
 		return r, err

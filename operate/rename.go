@@ -15,39 +15,39 @@ type RenameError struct{ Reason string }
 
 func (e *RenameError) Error() string { return e.Reason }
 
-// RenameStore is the part of a database that RenameInbox needs. Every driver of Skald implements it.
+// RenameStore is the part of a store that RenameInbox needs.
 type RenameStore interface {
 	Rename(ctx context.Context, r store.Rename) (store.Renamed, error)
 	SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error)
 }
 
-// LagReader counts the messages that a broker holds for one group alone, in queues of RabbitMQ or consumers
-// of NATS. See broker.Lagger.
+// LagReader is the part of a broker that RenameInbox needs. It counts the messages that the broker stores for
+// one group alone, in queues of RabbitMQ or consumers of NATS.
 type LagReader interface {
 	Lag(ctx context.Context, group string, topics ...string) (map[string]int64, error)
 }
 
-// RenameInbox moves all stored data of the consumer was to the name is, in one transaction with an audit.
-// The data are marks with their answers, positions, controls, parked messages and dead letters,
-// quarantine, steps, floors and types. It returns a *RenameError if a process of either name sent a
-// heartbeat in the last 3 minutes (Gone). It also returns one if the consumer is has data, or if the
-// broker at holds messages for was. at is nil for Kafka, which keeps messages for every group. A dry run
-// only reads, with the rights of a reader. Otherwise the login must own the tables.
+// RenameInbox gives all stored data of the consumer oldName the name newName, in one transaction with an
+// audit: marks with their answers, positions, controls, parked messages, dead letters, quarantine, steps,
+// floors and types. It returns a *RenameError if a process of either name has sent a heartbeat within
+// GoneAfter, or if newName has data. If at is not nil, RenameInbox also returns a *RenameError if that broker
+// stores messages for oldName. at is nil for Kafka, which stores the same messages for all groups. A dry run
+// needs the rights of a reader. Otherwise the login must own the tables.
 //
-// Each mark is written again. A consumer that starts under either name meanwhile waits, so no mark is
-// lost. A process suspended for more than 3 minutes sends no heartbeat, and uses the old name when it
-// resumes. End such a process first.
-func RenameInbox(ctx context.Context, db RenameStore, at LagReader, was, is string,
+// RenameInbox writes each mark again. A consumer that starts under either name meanwhile waits, so no mark is
+// lost. A process that was suspended for longer than GoneAfter sends no heartbeat, and uses the old name when
+// it resumes. End such a process first.
+func RenameInbox(ctx context.Context, db RenameStore, at LagReader, oldName, newName string,
 	o Order) (store.Renamed, error) {
-	r := store.Rename{Old: was, New: is, Quiet: GoneAfter}
+	r := store.Rename{Old: oldName, New: newName, Quiet: GoneAfter}
 	switch {
-	case was == "" || is == "":
+	case oldName == "" || newName == "":
 		return store.Renamed{}, &UsageError{Reason: "give the old name and the new name"}
-	case was == is:
+	case oldName == newName:
 		return store.Renamed{}, &UsageError{
-			Reason: fmt.Sprintf("the old name and the new name are both %s", was)}
+			Reason: fmt.Sprintf("the old name and the new name are both %s", oldName)}
 	}
-	if err := cmp.Or(checkName("the new name", is), checkOrder(&o)); err != nil {
+	if err := cmp.Or(checkName("the new name", newName), checkOrder(&o)); err != nil {
 		return store.Renamed{}, err
 	}
 	found, err := db.Rename(ctx, r)
@@ -55,24 +55,25 @@ func RenameInbox(ctx context.Context, db RenameStore, at LagReader, was, is stri
 		err = obstacle(r, &found)
 	}
 	if err == nil && at != nil {
-		err = drained(ctx, db, at, was)
+		err = checkDrained(ctx, db, at, oldName)
 	}
 	if err != nil || o.DryRun {
 		return found, err
 	}
-	r.Audit = auditOf(&o, "rename "+was+" to "+is, is, store.Identity{})
+	r.Audit = auditOf(&o, "rename "+oldName+" to "+newName, newName, store.Identity{})
 	did, err := db.Rename(ctx, r)
 	if err == nil && !did.Done {
 		err = obstacle(r, &did)
 		if err == nil {
 			err = &RenameError{
-				fmt.Sprintf("%s or %s changed meanwhile: stop the process that uses the name, and try again", was,
-					is)}
+				fmt.Sprintf("%s or %s changed meanwhile: stop the process that uses the name, and try again", oldName,
+					newName)}
 		}
 	}
 	return did, err
 }
 
+// obstacle returns the error that prevents the rename, or nil.
 func obstacle(r store.Rename, found *store.Renamed) error {
 	for _, c := range []struct {
 		name string
@@ -95,9 +96,9 @@ func obstacle(r store.Rename, found *store.Renamed) error {
 	return nil
 }
 
-// drained returns an error while the broker holds messages for the old group. The new group would not
-// receive them.
-func drained(ctx context.Context, db RenameStore, at LagReader, was string) error {
+// checkDrained returns an error if the broker stores messages for the old group. The new group would not
+// receive these messages.
+func checkDrained(ctx context.Context, db RenameStore, at LagReader, was string) error {
 	kinds, err := db.SyncConsumer(ctx, store.SyncRequest{Consumer: was, Heartbeat: &store.Heartbeat{}})
 	if err != nil {
 		return fmt.Errorf("read the topics of %s: %w", was, err)

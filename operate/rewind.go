@@ -9,13 +9,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// PositionStore is the part of a store that the verbs on positions need.
+// PositionStore is the part of a store that Rewind, PauseInbox and similar functions need.
 type PositionStore interface {
 	Applier
 	SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error)
 }
 
-// Rewound is the result for one partition. Its names in JSON are stable.
+// Rewound is the result for one partition. The JSON field names are stable.
 type Rewound struct {
 	Partition string `json:"partition"`
 	From      int64  `json:"from"` // -1 means not known
@@ -28,11 +28,12 @@ type Rewound struct {
 
 const changedMeanwhile = "it changed meanwhile"
 
-// Rewind moves the positions of a consumer back to these places. Each position changes in its own
-// transaction with its audit. A running consumer reads from there within seconds. It drops a message with a
-// mark as a repeat. It handles other messages, or puts those older than its marks into quarantine. Rewind
-// leaves a partition with a position that is not after its place, and sets Why. Confirm and Progress
-// count partitions. With a *PartialError the result is valid, too.
+// Rewind moves the positions of a consumer back to these places, each in its own transaction with an audit. A
+// running consumer reads from there within seconds. It drops a message with a mark as a duplicate, and puts a
+// message that is older than its marks into quarantine. It handles all other messages.
+//
+// Rewind leaves a partition unchanged if its position is not after the place, and sets Rewound.Why. Confirm
+// and Progress of the order count partitions. The result is also valid if the error is a *PartialError.
 func Rewind(ctx context.Context, db PositionStore, consumer string, places []broker.Place,
 	o Order) ([]Rewound, error) {
 	if consumer == "" {
@@ -48,15 +49,15 @@ func Rewind(ctx context.Context, db PositionStore, consumer string, places []bro
 	if len(all.Checkpoints) == 0 && !o.DryRun {
 		return nil, &UnknownConsumerError{Consumer: consumer}
 	}
-	partitions := compared(all, places)
+	partitions := compare(all, places)
 	if o.DryRun {
 		return partitions, nil
 	}
 	return partitions, rewind(ctx, db, consumer, partitions, &o)
 }
 
-// compared returns a result for each place. Why is empty if the partition can be rewound.
-func compared(all store.SyncResult, places []broker.Place) []Rewound {
+// compare returns a result for each place. Its Why is empty if the partition can be rewound.
+func compare(all store.SyncResult, places []broker.Place) []Rewound {
 	out := []Rewound{}
 	for _, p := range places {
 		one := Rewound{Partition: p.Partition.Name, From: -1, To: p.Position, origin: p.Partition.Origin,
@@ -98,7 +99,7 @@ func rewind(ctx context.Context, db PositionStore, consumer string, partitions [
 		if l.Why != "" {
 			continue
 		}
-		stood, err := applyEffect(ctx, db, store.Effect{
+		applied, err := applyEffect(ctx, db, store.Effect{
 			Rewind: &store.Rewind{Consumer: consumer, Partition: l.Partition, Origin: l.origin,
 				Position: l.To, Stamp: "rewind-" + rand.Text()},
 			Audit: auditOf(o, "rewind", consumer,
@@ -106,7 +107,7 @@ func rewind(ctx context.Context, db PositionStore, consumer string, partitions [
 		if err != nil {
 			return fmt.Errorf("partition %s: %w", l.Partition, err)
 		}
-		if l.Rewound = stood; !stood {
+		if l.Rewound = applied; !applied {
 			l.Why = changedMeanwhile
 			missed++
 		}

@@ -10,15 +10,17 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Words that follow the verb in the notes of a run. Its changes have none of these.
+// Words that follow the verb in the audits of the begin, a stop and the end of a run. The audits of the run's
+// changes have none of these words.
 const (
 	runBegun   = " begun: "
 	runStopped = " stopped: "
 	runEnded   = " ended: "
 )
 
-// noteOf splits the note of a run into its verb, one of the words above, and the text after it. All are
-// empty for the audit of a change. A change has an identity, and its text may contain any word.
+// noteOf splits the audit of a begin, a stop or an end into the verb, one of the words above, and the text
+// after that word. All are empty for the audit of a change: it has an identity, and its text may contain any
+// word.
 func noteOf(a *store.Audit) (verb, what, text string) {
 	if a.Run == "" || a.Identity != (store.Identity{}) {
 		return "", "", ""
@@ -36,7 +38,7 @@ func noteOf(a *store.Audit) (verb, what, text string) {
 	return a.Action[:at], what, a.Action[at+len(what):]
 }
 
-// RunReader reads the audit: see store.Store.
+// RunReader reads audits: see store.Store.
 type RunReader interface {
 	Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, error)
 }
@@ -65,7 +67,7 @@ func runAudits(ctx context.Context, db RunReader, run string, after int64) iter.
 	}
 }
 
-// runTarget is the consumer and the identity of the message that an audit is about.
+// runTarget is the consumer and the identity of a message that a run changes.
 type runTarget struct {
 	Consumer string
 	store.Identity

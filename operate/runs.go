@@ -11,11 +11,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Run is a verb on many messages or sagas, as skald_audit records it: the request and its progress. Its
-// request suffices to continue it, even if the process that began it is gone.
+// Run is a change of many messages or sagas, with its request and its progress. skald_audit records both, so
+// another process can continue the run after a crash.
 type Run struct {
 	ID      string     `json:"run"`
-	Verb    string     `json:"verb"` // redrive, release, drop, compensate, or saga and a SagaVerb
+	Verb    string     `json:"verb"` // redrive, release, drop, compensate, or "saga " and a SagaVerb
 	Author  string     `json:"author"`
 	Reason  string     `json:"reason"`
 	Begun   time.Time  `json:"begun"`
@@ -23,8 +23,8 @@ type Run struct {
 
 	Done    int        `json:"done"`              // the number changed so far
 	Last    *time.Time `json:"last_at,omitempty"` // the time of the last change
-	Stopped string     `json:"stopped,omitempty"` // why it was interrupted; it can be continued
-	Ended   string     `json:"ended,omitempty"`   // the outcome
+	Stopped string     `json:"stopped,omitempty"` // the reason of an interruption; the run can be continued
+	Ended   string     `json:"ended,omitempty"`   // the outcome; empty until the run has ended
 
 	changed map[runTarget]bool // the targets changed so far
 }
@@ -36,13 +36,12 @@ type RunRequest struct {
 	Pace      Pace       `json:"pace,omitzero"` // for a redrive
 	Call      Settlement `json:"call,omitempty"`
 
-	Sagas  *SagaSelection `json:"sagas,omitempty"` // with Change; selects sagas, not messages
+	Sagas  *SagaSelection `json:"sagas,omitempty"` // selects sagas for Change, instead of Selection
 	Change *SagaChange    `json:"change,omitempty"`
 	Flows  *FlowSelection `json:"flows,omitempty"` // selects choreographed sagas to compensate
 }
 
-// WithoutData returns the request without the data of a signal or of a step. These are payloads that not
-// every user may read.
+// WithoutData returns the request without the data of a signal or a step. Not every user may read such data.
 func (q RunRequest) WithoutData() RunRequest {
 	if q.Change != nil && q.Change.Data != nil {
 		c := *q.Change
@@ -59,22 +58,22 @@ func ActionWithoutData(a *store.Audit) string {
 	if what != runBegun {
 		return action
 	}
-	var asked RunRequest
-	if err := json.Unmarshal([]byte(text), &asked); err != nil {
+	var request RunRequest
+	if err := json.Unmarshal([]byte(text), &request); err != nil {
 		return verb + runBegun + "an unreadable request"
 	}
-	if asked.Change == nil || asked.Change.Data == nil {
+	if request.Change == nil || request.Change.Data == nil {
 		return action
 	}
-	public, err := json.Marshal(asked.WithoutData())
+	public, err := json.Marshal(request.WithoutData())
 	if err != nil {
 		return verb + runBegun + "an unreadable request"
 	}
 	return verb + runBegun + string(public)
 }
 
-// BeginRun records the begin of a run. Its later changes are recorded under its ID: see Order.Run and
-// Pace.Run.
+// BeginRun records the begin of a run with its request. Then pass r.ID as Order.Run or Pace.Run to the
+// function that makes the changes.
 func BeginRun(ctx context.Context, db Applier, r Run) error {
 	text, err := json.Marshal(r.Request)
 	if err != nil {
@@ -83,18 +82,18 @@ func BeginRun(ctx context.Context, db Applier, r Run) error {
 	return r.note(ctx, db, r.Author, r.Reason, runBegun+string(text))
 }
 
-// StopRun records the interruption of a run, and the reason.
+// StopRun records the interruption of a run. why is the reason.
 func StopRun(ctx context.Context, db Applier, r Run, author, why string) error {
 	return r.note(ctx, db, author, r.Reason, runStopped+why)
 }
 
-// EndRun records the outcome of a run. Redrive does so itself.
+// EndRun records the outcome of a run. Redrive records the outcome itself.
 func EndRun(ctx context.Context, db Applier, r Run, outcome string) error {
 	return r.note(ctx, db, r.Author, r.Reason, runEnded+outcome)
 }
 
-// maxNoteWait limits the retries of a note of a run while a step holds the file of an SQLite store. Most
-// steps end before that.
+// maxNoteWait limits the retries of Run.note while a handler locks the file of an SQLite store. Most handlers
+// end before that.
 const maxNoteWait = 30 * time.Second
 
 func (r *Run) note(ctx context.Context, db Applier, author, reason, what string) (err error) {
@@ -112,8 +111,8 @@ func (r *Run) note(ctx context.Context, db Applier, author, reason, what string)
 	return nil
 }
 
-// ReadRun returns the state of a run from its audits. It returns a *NoMatchError if BeginRun recorded no run
-// with this ID.
+// ReadRun returns the state of a run. It returns a *NoMatchError if BeginRun has recorded no run with this
+// ID.
 func ReadRun(ctx context.Context, db RunReader, id string) (r Run, err error) {
 	for a, err := range runAudits(ctx, db, id, 0) {
 		if err != nil {
@@ -150,7 +149,7 @@ func (r *Run) take(a *store.Audit) {
 		at := a.At
 		r.changed[runTarget{Consumer: a.Consumer, Identity: a.Identity}] = true
 		r.Done, r.Last = len(r.changed), &at
-		r.Stopped = "" // a change after an interruption means that the run was continued
+		r.Stopped = "" // the run was continued after the interruption
 	}
 }
 
@@ -159,10 +158,9 @@ func begunRun(a *store.Audit, verb, text string) (r Run, ok bool) {
 	return r, json.Unmarshal([]byte(text), &r.Request) == nil
 }
 
-// ReadRuns returns the runs among the last audits, the last begun first, each as ReadRun returns it. It
-// reads `within` audits, and up to five times as many if runs fill them. If earlier runs may exist, pass
-// next as `before` to read them; else next is 0. With such a `before` it returns the runs that began among
-// the audits before it, at most 20.
+// ReadRuns returns the latest runs, the last begun first. With before 0, it finds runs among the last
+// `within` audits, or five times as many if most audits belong to runs. If next is not 0, there may be
+// earlier runs: pass next as before to read at most 20 of them.
 func ReadRuns(ctx context.Context, db RunReader, before int64,
 	within int) (out []Run, next int64, err error) {
 	if before > 0 {
@@ -195,7 +193,7 @@ func ReadRuns(ctx context.Context, db RunReader, before int64,
 			break
 		}
 	}
-	asked := 0
+	reads := 0
 	for _, id := range ids {
 		acts := runs[id]
 		var r Run
@@ -203,11 +201,11 @@ func ReadRuns(ctx context.Context, db RunReader, before int64,
 			r.take(&acts[i])
 		}
 		if begins := &acts[len(acts)-1]; r.Begun.IsZero() || !beginsRun(begins) { // the run began earlier
-			if asked++; asked > cut {
-				continue // a later call returns it among the earlier runs
+			if reads++; reads > cut {
+				continue // a later call returns this run among the earlier runs
 			}
 			if r, err = ReadRun(ctx, db, id); errors.As(err, new(*NoMatchError)) {
-				continue // a watched redrive that recorded no request
+				continue // a watched redrive without BeginRun
 			} else if err != nil {
 				return nil, 0, err
 			}
@@ -218,8 +216,7 @@ func ReadRuns(ctx context.Context, db RunReader, before int64,
 	return out, next, nil
 }
 
-// earlierRuns returns the runs that began among the audits before a number. It reads the later changes of
-// each.
+// earlierRuns returns the runs that began before the audit with this number, with their present state.
 func earlierRuns(ctx context.Context, db RunReader, before int64,
 	within int) (out []Run, next int64, err error) {
 	const most, pages = 20, 5

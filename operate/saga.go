@@ -1,4 +1,4 @@
-// This file reads the state of sagas, of both styles.
+// This file lists and reads orchestrated sagas.
 
 package operate
 
@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Saga is the state of an orchestrated saga. Its names in JSON are stable.
+// Saga is the state of an orchestrated saga. The JSON field names are stable.
 type Saga struct {
 	Name    string     `json:"name"`
 	Key     string     `json:"key"`
@@ -38,7 +38,7 @@ type Saga struct {
 	Ended   *time.Time `json:"ended,omitempty"`
 }
 
-// SagaStatuses returns the words for the direction of a saga.
+// SagaStatuses returns the statuses of a saga: running, compensating, done and compensated.
 func SagaStatuses() []string {
 	return []string{string(plan.Running), string(plan.Compensating), string(plan.Done),
 		string(plan.Compensated)}
@@ -60,13 +60,13 @@ type SagaSelection struct {
 	StartedBefore time.Time `json:"started_before,omitzero"`
 	StartedAfter  time.Time `json:"started_after,omitzero"`
 	Limit         int       `json:"limit,omitempty"` // 0 means all
-	// Live leaves out ended sagas, unless Status is set. A verb on many sagas sets it.
+	// Live leaves out ended sagas, unless Status is set. ChangeSagas sets it, unless Key or ID is set.
 	Live bool `json:"live,omitempty"`
-	// All is required if a verb changes sagas and no other field selects.
+	// All is required to change sagas if no other field selects.
 	All bool `json:"all,omitempty"`
 }
 
-// Filtered reports whether a field selects.
+// Filtered reports whether a field other than Limit, Live and All is set.
 func (s *SagaSelection) Filtered() bool {
 	return s.Name+s.Key+s.ID+s.Status+s.Step+s.Error != "" || s.Stuck || s.Paused || s.Failing ||
 		!s.StartedBefore.IsZero() || !s.StartedAfter.IsZero()
@@ -92,13 +92,13 @@ func (s *SagaSelection) query(light bool) (q store.SagaQuery, err error) {
 	return q, nil
 }
 
-// Sagas lists orchestrated sagas by name and key.
+// Sagas lists the selected orchestrated sagas, ordered by name and key.
 func Sagas(ctx context.Context, db store.Lister, s SagaSelection) (out []Saga, err error) {
 	err = EachSaga(ctx, db, s, func(one Saga) { out = append(out, one) })
 	return out, err
 }
 
-// EachSaga calls f with each selected orchestrated saga, by name and key. It reads them in pages.
+// EachSaga calls f with each selected orchestrated saga, ordered by name and key. It reads page by page.
 func EachSaga(ctx context.Context, db store.Lister, s SagaSelection, f func(Saga)) error {
 	return eachSaga(ctx, db, &s, true, func(one store.Saga) error {
 		f(sagaOf(&one))
@@ -106,17 +106,17 @@ func EachSaga(ctx context.Context, db store.Lister, s SagaSelection, f func(Saga
 	})
 }
 
-// SagaPage is a page of sagas, by name and key.
+// SagaPage is a page of sagas, ordered by name and key.
 type SagaPage struct {
 	List []Saga
-	// Next is the saga before the next page; nil if this is the last page.
+	// Next is the argument after for the next page. It is nil if this is the last page.
 	Next *store.SagaRef
-	// Scanned is the number of sagas that were read, if the limit Peek.Scan ended the page; else 0.
+	// Scanned is the number of sagas that were read, if PageLimits.Scan ended the page. Otherwise it is 0.
 	Scanned int
 }
 
-// SagasAfter reads a page of the selected sagas, beginning after one saga, or with the first if after is
-// nil. It needs one read of the store.
+// SagasAfter reads a page of the selected sagas: those after the saga `after`, or the first if after is nil.
+// It reads the store once.
 func SagasAfter(ctx context.Context, db store.Lister, s SagaSelection, after *store.SagaRef,
 	most PageLimits) (page SagaPage, err error) {
 	q, err := s.query(true)
@@ -140,7 +140,7 @@ func SagasAfter(ctx context.Context, db store.Lister, s SagaSelection, after *st
 	return page, nil
 }
 
-// lightPage is the number of sagas without their states in one read.
+// lightPage is the number of sagas in one read that leaves out their states.
 const lightPage = 5000
 
 // eachSaga reads the selected sagas, page by page.
@@ -186,7 +186,7 @@ func sagaOf(s *store.Saga) Saga {
 		Changed: s.Changed, Ended: timeOrNil(s.Ended)}
 }
 
-// SagaDetail is the full description of a saga. Not every user may read its input and its outputs.
+// SagaDetail is the full description of a saga. Not every user may read Input and the outputs of Runs.
 type SagaDetail struct {
 	Saga
 	Why         string          `json:"why,omitempty"` // why it turned back
@@ -194,8 +194,8 @@ type SagaDetail struct {
 	Parent      string          `json:"parent,omitempty"` // "NAME KEY" of the saga that started it as a step
 	Correlation string          `json:"correlation,omitempty"`
 	Input       json.RawMessage `json:"input,omitempty"`
-	Runs        []SagaRun       `json:"runs"` // of steps, in the order of their begin
-	Early       []string        `json:"early,omitempty"`
+	Runs        []SagaRun       `json:"runs"`            // the runs of steps, in the order of their begin
+	Early       []string        `json:"early,omitempty"` // signals that arrived before their step began
 }
 
 // SagaRun is the state of one occurrence of a step.
@@ -213,20 +213,20 @@ type SagaRun struct {
 	Output   json.RawMessage `json:"output,omitempty"`
 }
 
-// SagaRead is a saga as it was when it was read.
+// SagaRead is a saga with everything that its methods need to describe it. ReadSaga returns one.
 type SagaRead struct {
 	row      store.Saga
 	state    plan.State
 	plan     *plan.Plan // nil if no engine has stored its definition
-	noEngine string     // why no engine runs it; empty if one does
+	noEngine string     // the reason why no engine runs the saga; empty if an engine runs it
 
-	children map[int]child  // the children that it waits for, by the index of the run
+	children map[int]child  // the children that the saga waits for, by the index of the run
 	places   []store.Hold   // places in line for entities: see holdsOf
-	holders  []entityHolder // the holders of the entities that it waits for
+	holders  []entityHolder // the holders of the entities that the saga waits for
 }
 
-// ReadSaga reads one saga, and the state of the children that it waits for. The name may be empty if only
-// one definition has a saga with the key.
+// ReadSaga reads one saga, and the state of the children that it waits for. name may be empty if only one
+// definition has a saga with this key.
 func ReadSaga(ctx context.Context, db store.Lister, name, key string) (r SagaRead, err error) {
 	if r, err = readRow(ctx, db, name, key); err == nil {
 		err = r.readState()
@@ -243,7 +243,8 @@ func ReadSaga(ctx context.Context, db store.Lister, name, key string) (r SagaRea
 	return r, err
 }
 
-// Detail returns the full description of the saga. With data it includes its input and its outputs.
+// Detail returns the full description of the saga. If data is true, the description includes the input and
+// the outputs.
 func (r *SagaRead) Detail(data bool) (d SagaDetail) {
 	s, st := r.row, r.state
 	d = SagaDetail{Saga: sagaOf(&s), Deadline: timeOrNil(st.Deadline), Runs: []SagaRun{}}
@@ -284,14 +285,14 @@ func causeText(c *plan.Cause) string {
 	if c.Step != "" {
 		text += " (" + sagarow.StepName(c.Step, c.Occurrence) + ")"
 	}
-	if c.Reason != "" && c.Reason != text { // the reason of a recall repeats the text
+	if c.Reason != "" && c.Reason != text { // the reason of a recall is the same text
 		text += ": " + strings.TrimSpace(c.Reason)
 	}
 	return text
 }
 
-// readRow reads one saga without decoding its state. The plan is nil if the definition is not stored, as
-// for an old ended saga.
+// readRow reads one saga and its plan, without decoding the state. The plan is nil if the definition is not
+// stored, for example because the saga ended long ago.
 func readRow(ctx context.Context, db store.Lister, name, key string) (r SagaRead, err error) {
 	list, err := store.ListSagas(ctx, db, store.SagaQuery{Name: name, Key: key, Limit: 2})
 	switch {
@@ -341,7 +342,7 @@ func plansOf(all []store.SagaDefinition) map[string]*plan.Plan {
 	for _, d := range all {
 		f, err := plan.Read(strings.NewReader(d.Written))
 		if err != nil {
-			continue // a later version of Skald wrote it; its sagas have an unknown definition here
+			continue // a later version of Skald wrote it; here its sagas have an unknown definition
 		}
 		for _, w := range f.Definitions {
 			out[w.Hash] = plan.New(w.Graph)
@@ -350,11 +351,11 @@ func plansOf(all []store.SagaDefinition) map[string]*plan.Plan {
 	return out
 }
 
-// DrawingForms returns the forms of a drawing.
+// DrawingForms returns the forms of a drawing: text, mermaid and svg.
 func DrawingForms() []string { return []string{"text", "mermaid", "svg"} }
 
-// Draw draws the saga's definition with the progress of the saga. It returns a *NoMatchError if no engine has
-// stored the definition.
+// Draw draws the saga's definition with the progress of the saga. form is one of DrawingForms. Draw returns a
+// *NoMatchError if no engine has stored the definition.
 func (r *SagaRead) Draw(form string) (string, error) {
 	if r.plan == nil {
 		return "", unknownDefinition(&r.row)
@@ -362,8 +363,8 @@ func (r *SagaRead) Draw(form string) (string, error) {
 	return drawGraph(form, r.plan.Graph, draw.Marks(r.state))
 }
 
-// Pictures draws the saga as two SVGs for a page: a broad one, and a tall one for narrow screens. It fails as
-// Draw does.
+// Pictures draws the saga as two SVGs for a page: a broad one, and a tall one for narrow screens. It returns
+// the same errors as Draw.
 func (r *SagaRead) Pictures() (string, error) {
 	broad, err := r.Draw("svg")
 	if err != nil {
@@ -372,7 +373,7 @@ func (r *SagaRead) Pictures() (string, error) {
 	return broad + draw.TallSVG(r.plan.Graph, draw.Marks(r.state)), nil
 }
 
-// drawGraph draws a graph in one of Forms. It returns a *UsageError for another form.
+// drawGraph draws a graph in one of DrawingForms. It returns a *UsageError for another form.
 func drawGraph(form string, g plan.Graph, marks map[string]draw.Mark) (string, error) {
 	switch form {
 	case "text":

@@ -10,17 +10,17 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// engineTTL is how long an engine counts as running after it stored its definitions. It stores them each
-// minute.
+// engineTTL is the time for which an engine counts as running after it stored its definitions. An engine
+// stores them each minute.
 const engineTTL = 3 * time.Minute
 
-// maxUnclaimed is how long a saga may be due before that proves that no engine takes it. An idle engine
-// checks every 8 s.
+// maxUnclaimed is the time after which a due saga proves that no engine runs it. An idle engine checks for
+// due sagas every 8 s.
 const maxUnclaimed = 15 * time.Second
 
-// whyNoEngine explains why no running engine takes s. It returns "" if an engine does, or has it in
-// progress. all holds the definitions that engines have stored. A saga that stays due shows the fault
-// earlier than the stored definitions do.
+// whyNoEngine explains why no engine runs s. It returns "" if a running engine can run s, or runs it now. all
+// has the definitions that engines have stored. After an engine has ended, a due saga shows that within
+// maxUnclaimed, and the stored definitions only after engineTTL.
 func whyNoEngine(s *store.Saga, all []store.SagaDefinition) string {
 	var own *store.SagaDefinition
 	var run []*store.SagaDefinition
@@ -60,8 +60,8 @@ func whyNoEngine(s *store.Saga, all []store.SagaDefinition) string {
 	return since + ". Start the build with its definition."
 }
 
-// refuses explains why engines with the definition d take no saga of the definition own. It returns "" if
-// they do, or if d is own.
+// refuses explains why engines with the definition d do not run sagas of the definition own. It returns "" if
+// they run them, or if d is own.
 func refuses(d, own *store.SagaDefinition) string {
 	if d.Hash == own.Hash {
 		return ""

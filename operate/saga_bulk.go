@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// sagaRun is the prefix of the verb of a run on sagas.
+// sagaRun is the prefix of Run.Verb for a run on orchestrated sagas.
 const sagaRun = "saga "
 
-// SagaVerbOf returns the verb of a run on orchestrated sagas; "" for another run.
+// SagaVerbOf returns the verb of a run on orchestrated sagas, or "" for another run.
 func (r *Run) SagaVerbOf() SagaVerb {
 	if r.Request.Sagas == nil || r.Request.Change == nil {
 		return ""
@@ -18,8 +18,8 @@ func (r *Run) SagaVerbOf() SagaVerb {
 	return r.Request.Change.Verb
 }
 
-// NewSagaRun returns a run of a verb on sagas that has not begun. It leaves out sagas that start later, by
-// the clock of this machine.
+// NewSagaRun returns a run on orchestrated sagas for BeginRun. If s.StartedBefore is zero, NewSagaRun sets it
+// to now, by the clock of this machine, so that the run leaves out sagas that start later.
 func NewSagaRun(id string, s SagaSelection, c SagaChange, of int, o Order) Run {
 	now := time.Now().UTC()
 	if s.StartedBefore.IsZero() {
@@ -29,9 +29,9 @@ func NewSagaRun(id string, s SagaSelection, c SagaChange, of int, o Order) Run {
 		Request: RunRequest{Of: of, Sagas: &s, Change: &c}}
 }
 
-// RunSagas is ChangeSagas as a run. It records the run under name before the first change, and then each
-// change and the outcome. A repeated call continues a run that was interrupted, and changes no saga twice.
-// After a run has ended, the same name begins another run: name-2.
+// RunSagas calls ChangeSagas, and records the call as a run: its request, each change and the outcome. The ID
+// of the run is name. If this run was interrupted, RunSagas continues it, and changes no saga twice. If this
+// run has ended, RunSagas begins another run with the ID name-2, and so on.
 func RunSagas(ctx context.Context, db SagaStore, name string, s SagaSelection, c SagaChange,
 	o Order) (r SagaReport, err error) {
 	if err := errors.Join(checkChange(&c), checkOrder(&o)); err != nil {
@@ -39,7 +39,7 @@ func RunSagas(ctx context.Context, db SagaStore, name string, s SagaSelection, c
 	}
 	switch {
 	case o.DryRun:
-		o.Run = name // in a run a key is a filter, and may select several sagas
+		o.Run = name // with a run, ChangeSagas accepts a key that sagas of several definitions have
 		return ChangeSagas(ctx, db, s, c, o)
 	case !s.All && !s.Filtered(): // checked before NewSagaRun sets StartedBefore, which counts as a filter
 		return r, whichSagas()
@@ -56,7 +56,7 @@ type FlowStore[TTx any] interface {
 	runKeeper
 }
 
-// RunFlows is CompensateAll as a run, as RunSagas is ChangeSagas as a run.
+// RunFlows calls CompensateAll, and records the call as a run: see RunSagas.
 func RunFlows[TTx any](ctx context.Context, db FlowStore[TTx], name string, s FlowSelection,
 	o Order) (r SagaReport, err error) {
 	if err := checkOrder(&o); err != nil {
@@ -77,8 +77,8 @@ type runKeeper interface {
 	RunReader
 }
 
-// continueRun runs do for the first run of a name that has not ended. It begins a fresh run if there is
-// none.
+// continueRun calls do for the first run of a name that has not ended. If there is none, it begins the run
+// fresh.
 func continueRun(ctx context.Context, db runKeeper, name string, fresh Run, o Order,
 	do func(context.Context, *Run, Order) (SagaReport, error)) (r SagaReport, err error) {
 	run, begun, err := openRun(ctx, db, name)
@@ -91,13 +91,13 @@ func continueRun(ctx context.Context, db runKeeper, name string, fresh Run, o Or
 		fresh.ID = run.ID
 		run = fresh
 	}
-	var no error
+	var refused error
 	confirm := o.Confirm
 	o.Run = run.ID
 	o.Confirm = func(ctx context.Context, n int) error {
 		if confirm != nil {
 			if err := confirm(ctx, n); err != nil {
-				no = err
+				refused = err
 				return err
 			}
 		}
@@ -105,20 +105,20 @@ func continueRun(ctx context.Context, db runKeeper, name string, fresh Run, o Or
 			return nil
 		}
 		run.Request.Of = n
-		no = BeginRun(ctx, db, run)
-		begun = no == nil
-		return no
+		refused = BeginRun(ctx, db, run)
+		begun = refused == nil
+		return refused
 	}
 	r, err = do(ctx, &run, o)
 	r.Run = run.ID
-	if !begun || no != nil { // nothing was selected, or Confirm returned an error
+	if !begun || refused != nil { // nothing was selected, or Confirm returned an error
 		return r, err
 	}
 	return r, errors.Join(err, endSagas(ctx, db, &run, err))
 }
 
-// openRun returns the first run of a name that has not ended. begun reports that it is recorded; else the
-// result has only its ID.
+// openRun returns the first run of a name that has not ended. begun reports whether this run is recorded. If
+// it is not, r has only the ID.
 func openRun(ctx context.Context, db RunReader, name string) (r Run, begun bool, err error) {
 	const most = 1000
 	for n := 1; n <= most; n++ {
@@ -138,11 +138,11 @@ func openRun(ctx context.Context, db RunReader, name string) (r Run, begun bool,
 		most, name)}
 }
 
-// noteWithin limits the last note of a run, or of a failed order. It also applies after ctx has ended.
+// noteWithin limits the time to record the end of a run or the error of an order, even if ctx has ended.
 const noteWithin = 10 * time.Second
 
-// endSagas records the end or the interruption of a run. If several processes continued the run at the
-// same time, usually the first one records the end. Two that end together record the same text.
+// endSagas records the end or the interruption of a run. If several processes continued the run, the first of
+// them to end records the end. Two that end at the same time both record it, with the same text.
 func endSagas(ctx context.Context, db runKeeper, run *Run, err error) error {
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), noteWithin)
 	defer stop()
@@ -160,7 +160,7 @@ func endSagas(ctx context.Context, db runKeeper, run *Run, err error) error {
 	return StopRun(last, db, *run, run.Author, firstLine(err.Error()))
 }
 
-// outcomeOf describes the changes of a run, by all processes that continued it.
+// outcomeOf describes the outcome of a run. done and of count sagas.
 func outcomeOf(done, of int) string {
 	text := fmt.Sprintf("%d of %d sagas", done, of)
 	if done < of {

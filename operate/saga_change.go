@@ -19,13 +19,13 @@ type SagaVerb string
 
 // Values of SagaVerb.
 const (
-	// RetrySaga tries a step that waits or is stuck now, with all its attempts. Without a Step it tries
-	// all stuck steps.
+	// RetrySaga retries Step at once, and sets its attempts to zero. Step waits for its next attempt, or is
+	// stuck. Without a Step, RetrySaga retries all stuck steps.
 	RetrySaga    SagaVerb = "retry"
 	CompleteSaga SagaVerb = "complete" // marks a step as done, with Data as its output
 	SkipSaga     SagaVerb = "skip"     // marks a step as skipped, or its undo as done
 	CancelSaga   SagaVerb = "cancel"   // turns the saga back
-	PauseSaga    SagaVerb = "pause"    // begins no more steps
+	PauseSaga    SagaVerb = "pause"    // begins no more steps, until ResumeSaga
 	ResumeSaga   SagaVerb = "resume"
 	SignalSaga   SagaVerb = "signal" // sends Signal, with Data
 )
@@ -39,10 +39,11 @@ func SagaVerbs() []SagaVerb {
 type SagaChange struct {
 	Verb       SagaVerb `json:"verb"`
 	Step       string   `json:"step,omitempty"`       // for retry, complete and skip
-	Occurrence string   `json:"occurrence,omitempty"` // for these and for signal
+	Occurrence string   `json:"occurrence,omitempty"` // for retry, complete, skip and signal
 	Signal     string   `json:"signal,omitempty"`     // for signal
-	// Data is for complete and signal: JSON of the type of the step's output, or of the signal. A saga with
-	// another type is left. JSON null means no value. Data may be missing only for a type without fields.
+	// Data is the output of the step for complete, or the value of the signal, as JSON. A saga is left
+	// unchanged if Data does not fit the type in its definition. JSON null means no value. Data may be nil
+	// only for a type without fields.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
@@ -94,7 +95,7 @@ type SagaStore interface {
 	Outage(err error) bool
 }
 
-// SagaReport counts the changed sagas, and gives the reasons of those that were left.
+// SagaReport counts the changed sagas, and lists the sagas that were left unchanged.
 type SagaReport struct {
 	Report
 	Left   []LeftSaga
@@ -109,16 +110,19 @@ type LeftSaga struct {
 	Why  string `json:"why"`
 	// Incompatible reports that the change does not fit the definition of the saga.
 	Incompatible bool `json:"unfit,omitempty"`
-	// Unneeded reports that the saga is in the requested state already, or that a rival locks or writes its
-	// row. Without Unfit and Unneeded the saga was left for another reason: it has ended, for example.
+	// Unneeded reports that the saga is in the requested state already, or that another process locks or
+	// changes its row. If both Incompatible and Unneeded are false, there is another reason: for example, the
+	// saga has ended.
 	Unneeded bool `json:"first,omitempty"`
 }
 
-// ChangeSagas applies c to each selected saga, each in a transaction with its audit. The version of the
-// saga guards it, so an engine's write comes before or after the change. A saga that a step holds, or that
-// the store refuses, is left, and the others are changed. Ended sagas are not selected, unless a key, an
-// ID or a status is set. A key without a definition or an ID selects one saga. It is a *UsageError if
-// sagas of several definitions have the key. With a *PartialError the report is valid, too.
+// ChangeSagas applies c to each selected saga, each in its own transaction with an audit. The transaction
+// checks the version of the saga, so it does not overwrite a change by an engine. ChangeSagas leaves a saga
+// unchanged if a running step locks its row or if the store refuses the change, and goes on with the others.
+//
+// Ended sagas are selected only if s has a key, an ID or a status. If s has a key, but neither a name nor an
+// ID, and sagas of several definitions have this key, ChangeSagas returns a *UsageError. The report is also
+// valid if the error is a *PartialError.
 func ChangeSagas(ctx context.Context, db SagaStore, s SagaSelection, c SagaChange,
 	o Order) (r SagaReport, err error) {
 	if err := checkChange(&c); err != nil {
@@ -130,7 +134,7 @@ func ChangeSagas(ctx context.Context, db SagaStore, s SagaSelection, c SagaChang
 	if !o.DryRun && !s.All && !s.Filtered() {
 		return r, whichSagas()
 	}
-	// An ended saga that is named gets an error; a bulk change leaves it out.
+	// A caller that names an ended saga gets an error for it. A bulk change leaves it out.
 	s.Live = s.Live || s.Key == "" && s.ID == ""
 	if o.DryRun {
 		return trySagas(ctx, db, &s, &c, &o)
@@ -158,7 +162,7 @@ func ChangeSagas(ctx context.Context, db SagaStore, s SagaSelection, c SagaChang
 	}
 	r.Selected = len(all)
 	switch err := confirm(ctx, &o, len(all)); {
-	case errors.Is(err, store.ErrBusy): // the run itself could not be recorded: all rows are in one file
+	case errors.Is(err, store.ErrBusy): // SQLite: a running step locks the file, so BeginRun failed
 		for i := range all {
 			r.Left = append(r.Left, lockedByOther(&all[i]))
 		}
@@ -184,8 +188,8 @@ func (s *SagaSelection) none() error {
 	return &NoMatchError{Reason: "no saga is selected"}
 }
 
-// single checks that a key alone selects sagas of one definition. A parent and its child often share a
-// key, and a verb is for one of them. In a run a key is a filter, like each other field.
+// single checks that a key alone selects sagas of only one definition. A parent and its child often have the
+// same key, and the operator means one of them. In a run, a key may select sagas of several definitions.
 type single struct {
 	of   *SagaSelection
 	run  string
@@ -210,7 +214,7 @@ func several(key, name, other string) error {
 		"sagas of several definitions have the key %q: name one of them, %s or %s", key, name, other)}
 }
 
-// partly returns a *PartialError if some sagas were left.
+// partly returns a *PartialError if some sagas were left unchanged.
 func (c *SagaChange) partly(r *SagaReport) error {
 	if r.Done == r.Selected {
 		return nil

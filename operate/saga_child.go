@@ -13,13 +13,13 @@ import (
 // child is a saga that a step waits for.
 type child struct {
 	key    string
-	row    *store.Saga // nil if it was not found or not looked up
-	looked bool        // false beyond maxChildren
+	row    *store.Saga // nil if it was not found or not read
+	looked bool        // false if it was not read because of maxChildren
 }
 
-const maxChildren = 20 // limits the children that are looked up
+const maxChildren = 20 // limits the children that readChildren reads
 
-// readChildren reads the sagas that steps of r wait for, by the index of their runs.
+// readChildren reads the sagas that steps of r wait for. The keys of r.children are the indexes of the runs.
 func (r *SagaRead) readChildren(ctx context.Context, db store.Lister) error {
 	if r.plan == nil {
 		return nil
@@ -57,7 +57,7 @@ func (r *SagaRead) started(run *plan.Run, s *store.Saga) bool {
 		o.Parent.Occurrence == run.Occurrence
 }
 
-// explain describes the state of the child in a line, with a command for more.
+// explain describes the state of the child, with a command that shows more. The text begins with a space.
 func (c child) explain(at string) string {
 	s := c.row
 	switch {

@@ -10,21 +10,20 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Definition is one version of a saga's definition, as engines have stored it. Its names in JSON are
-// stable.
+// Definition is one version of a saga's definition that engines have stored. The JSON field names are stable.
 type Definition struct {
 	Name       string    `json:"name"`
 	Hash       string    `json:"hash"`
-	LastStored time.Time `json:"noted"`              // when an engine last stored it
+	LastStored time.Time `json:"noted"`              // the last time at which an engine stored it
 	Deadline   string    `json:"deadline,omitempty"` // of each saga
 	Steps      []string  `json:"steps"`
-	// DecodeError is the reason why this version of Skald cannot read it; empty if it can.
+	// DecodeError is the error if this version of Skald cannot decode the definition.
 	DecodeError string `json:"unread,omitempty"`
-	// ComparedWith is the hash of the newest version of the name. Engines stored that version for the first
-	// time after all others. Empty for that version itself.
+	// ComparedWith is the hash of the newest version with the same name: an engine stored it for the first
+	// time after all others. It is empty in the newest version itself.
 	ComparedWith string `json:"against,omitempty"`
-	// Changes lists the differences from this version to Against, with their effect on this version's
-	// sagas. Without changes these sagas go on.
+	// Changes lists the differences between this version and ComparedWith, with their effect on running sagas
+	// of this version. Without changes these sagas continue under ComparedWith.
 	Changes []DefinitionChange `json:"changes"`
 
 	graph plan.Graph
@@ -38,8 +37,8 @@ type DefinitionChange struct {
 	Begun  string `json:"begun,omitempty"` // limits the change to sagas that have begun this step
 }
 
-// Definitions lists the definitions that engines have stored, by name, the newest first. It compares each
-// with the newest of its name. An empty name lists all. It needs one statement.
+// Definitions lists the definitions that engines have stored, ordered by name, the newest first. It compares
+// each definition with the newest of the same name. An empty name selects all.
 func Definitions(ctx context.Context, db store.Lister, name string) ([]Definition, error) {
 	l, err := db.List(ctx, store.List{Definitions: true})
 	if err != nil {
@@ -56,7 +55,7 @@ func Definitions(ctx context.Context, db store.Lister, name string) ([]Definitio
 		if len(out) == 0 || out[newest].Name != d.Name {
 			newest, written = len(out), w
 		} else {
-			d.against(&out[newest], &written)
+			d.compare(&out[newest], &written)
 		}
 		out = append(out, d)
 	}
@@ -88,8 +87,8 @@ func definitionOf(one *store.SagaDefinition) (Definition, plan.Written) {
 	return d, plan.Written{}
 }
 
-// against compares d with the newest version.
-func (d *Definition) against(newest *Definition, w *plan.Written) {
+// compare sets the fields ComparedWith and Changes. w is the newest version with its mappings.
+func (d *Definition) compare(newest *Definition, w *plan.Written) {
 	d.ComparedWith = newest.Hash
 	if d.DecodeError != "" || newest.DecodeError != "" {
 		return
@@ -111,7 +110,7 @@ func (d *Definition) against(newest *Definition, w *plan.Written) {
 	}
 }
 
-// Draw draws the definition in one of Forms. It returns "" if the definition cannot be read.
+// Draw draws the definition in one of DrawingForms. It returns "" if the definition cannot be decoded.
 func (d *Definition) Draw(form string) (string, error) {
 	if d.DecodeError != "" {
 		return "", nil

@@ -12,8 +12,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// trySagas is the dry run of a change. It needs one read for each hundred sagas, and one for their
-// definitions.
+// trySagas is the dry run of ChangeSagas. It computes each change without writing it.
 func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaChange,
 	o *Order) (r SagaReport, err error) {
 	plans, err := readPlans(ctx, db)
@@ -47,8 +46,8 @@ func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaCha
 	return r, c.partly(&r)
 }
 
-// try returns the state of a saga after c, or the reason why it is left. p is nil if no engine has stored
-// its definition.
+// try returns the state of a saga after c, or the reason why c leaves the saga unchanged. p is nil if no
+// engine has stored the definition of the saga.
 func (c *SagaChange) try(s *store.Saga, st plan.State, p *plan.Plan,
 	o *Order) (next plan.State, now time.Time, left *LeftSaga) {
 	left = &LeftSaga{Name: s.Name, Key: s.Key}
@@ -56,7 +55,7 @@ func (c *SagaChange) try(s *store.Saga, st plan.State, p *plan.Plan,
 		left.Why = unknownDefinition(s).Error()
 		return next, now, left
 	}
-	now = s.Read // by the store's clock: this machine's clock may differ
+	now = s.Read // the time of the store: the clock of this machine may differ
 	next, _, out := p.Advance(st, c.event(o), now)
 	switch {
 	case out == plan.TooLarge:
@@ -75,7 +74,7 @@ func (c *SagaChange) try(s *store.Saga, st plan.State, p *plan.Plan,
 	return next, now, left
 }
 
-// refused explains why c had no effect, and whether c itself is at fault.
+// refused explains why c had no effect. unfit reports whether c does not fit the definition of the saga.
 func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (why string, unfit bool) {
 	r, begun := st.Run(c.Step, c.Occurrence)
 	step, _ := p.Step(c.Step)
@@ -112,13 +111,13 @@ func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (wh
 	return outcomeText(out), false
 }
 
-// notAgain explains why a run that may have taken effect is not retried while the saga turns back.
+// notAgain explains that a run that may have taken effect is not retried while the saga turns back.
 func notAgain(r *plan.Run) string {
 	return sagarow.StepName(r.Step, r.Occurrence) + " may have taken effect, and does not run again, because the saga " +
 		"turns back: check its writes, and complete it or skip it"
 }
 
-// whyUnchanged explains why the saga is already as c requests.
+// whyUnchanged explains why c changes nothing.
 func (c *SagaChange) whyUnchanged(st *plan.State, p *plan.Plan) string {
 	r, begun := st.Run(c.Step, c.Occurrence)
 	switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Explain describes in plain words the state of the saga, its cause, and the possible commands. at is as
-// for BlockingMessages.
+// Explain describes the state of the saga, the reason for it, and the possible commands, in one sentence or
+// more per line. at is the flag that selects the database: see BlockingMessages.
 func (r *SagaRead) Explain(at string) (lines []string) {
 	s, st, p := r.row, r.state, r.plan
 	which := sagaCommand{&s, at}
@@ -36,15 +36,15 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 	if st.Paused && !st.Status.Final() {
 		say("It is paused: no step begins. To go on: %s", which.typed("resume", ""))
 	}
-	switch past := r.CancelRefusal(); {
+	switch refusal := r.CancelRefusal(); {
 	case st.Overdue:
 		say("Its deadline, or a cancellation, came after its pivot: it goes on.")
-	case st.Status == plan.Running && past == "" && !st.Deadline.IsZero() && st.Paused:
+	case st.Status == plan.Running && refusal == "" && !st.Deadline.IsZero() && st.Paused:
 		say("Its deadline is %s: it has no effect while the saga is paused.", formatTime(st.Deadline))
-	case st.Status == plan.Running && past == "" && !st.Deadline.IsZero():
+	case st.Status == plan.Running && refusal == "" && !st.Deadline.IsZero():
 		say("At %s, its deadline, it turns back, unless its pivot is done.", formatTime(st.Deadline))
-	case st.Status == plan.Running && past != "":
-		say("It cannot turn back any more: %s.", past)
+	case st.Status == plan.Running && refusal != "":
+		say("It cannot turn back any more: %s.", refusal)
 	}
 	for i := range st.Runs {
 		text := explainRun(r, &st.Runs[i], which)
@@ -75,7 +75,7 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 	return lines
 }
 
-// endedNames names the runs that may have taken effect before they begin.
+// endedNames names the runs in which the function ended its transaction. Their writes may be committed.
 func endedNames(st plan.State) string {
 	var names []string
 	for _, m := range st.Ended {
@@ -88,8 +88,8 @@ func endedNames(st plan.State) string {
 	return strings.Join(names, ", ")
 }
 
-// CancelRefusal explains why a cancellation would have no effect. It returns "" if it would turn the saga
-// back.
+// CancelRefusal explains why a cancellation would have no effect. It returns "" if a cancellation would turn
+// the saga back.
 func (r *SagaRead) CancelRefusal() string {
 	switch st := &r.state; {
 	case st.Status.Final():
@@ -111,7 +111,7 @@ func explainRun(s *SagaRead, r *plan.Run, which sagaCommand) string {
 	failed := ""
 	switch why := strings.TrimSpace(r.Error); {
 	case r.Error == "":
-	case r.Attempts == 0: // the attempts were reset by a retry, or it ended without an error
+	case r.Attempts == 0: // an operator's retry reset the attempts, or the last attempt had no error
 		failed = fmt.Sprintf(" Its last failure: %s.", why)
 	default:
 		failed = fmt.Sprintf(" It failed %s, last with: %s.", timesText(r.Attempts), why)
@@ -179,7 +179,7 @@ func (v sagaCommand) typed(verb, flags string) string {
 	return "skald saga " + verb + spaced(v.at) + flags + " --reason '…'" + sagaArgs(v.saga.Name, v.saga.Key)
 }
 
-// statusHint names the command that finds the blocker of a message without a reply.
+// statusHint returns a sentence with the command that shows why the reply to a command is late.
 func (v sagaCommand) statusHint() string {
 	return " To see why the reply is late, run at the service that replies: skald status --store '…' -- " +
 		shortlog.Shell(v.saga.Key)
@@ -220,12 +220,12 @@ func untilText(st *plan.State, r *plan.Run) string {
 	return fmt.Sprintf(" Its time is up at %s.", formatTime(r.Due))
 }
 
-// SagaCheck is the effect of a build with other definitions on the running sagas.
+// SagaCheck describes the effect of the next build on the running sagas of one definition.
 type SagaCheck struct {
 	Name     string     `json:"name"`
 	Hash     string     `json:"hash"` // the definition of the sagas
 	Sagas    int        `json:"sagas"`
-	Continue int        `json:"moves"` // sagas that go on
+	Continue int        `json:"moves"` // the number of sagas that the next build continues
 	Changes  []string   `json:"changes,omitempty"`
 	Refused  []LeftSaga `json:"refused,omitempty"` // at most 100
 	Last     bool       `json:"last,omitempty"`    // the last definition in the database; see CheckDefinitions
@@ -233,7 +233,8 @@ type SagaCheck struct {
 
 const maxRefused = 100
 
-// CheckSagas compares the running sagas with the definitions of the next build, as saga.Write wrote them.
+// CheckSagas compares the running sagas with the definitions of the next build. definitions is the output of
+// saga.Write.
 func CheckSagas(ctx context.Context, db store.Lister, definitions io.Reader) (out []SagaCheck, err error) {
 	next, err := readNext(definitions)
 	if err != nil {
@@ -262,9 +263,9 @@ func CheckSagas(ctx context.Context, db store.Lister, definitions io.Reader) (ou
 	return out, nil
 }
 
-// CheckDefinitions compares the last definition of each name in the database with the definitions of the next
-// build. Sagas of that definition may still start before the next build runs. A check without changes is left
-// out.
+// CheckDefinitions compares the newest definition of each name in the database with the definitions of the
+// next build. So it also covers sagas that start before the next build runs. It leaves out checks without
+// changes.
 func CheckDefinitions(ctx context.Context, db store.Lister,
 	definitions io.Reader) (out []SagaCheck, err error) {
 	next, err := readNext(definitions)
@@ -276,7 +277,7 @@ func CheckDefinitions(ctx context.Context, db store.Lister,
 		return nil, err
 	}
 	plans, seen := plansOf(l.Definitions), map[string]bool{}
-	for i := range l.Definitions { // of each name the last one first
+	for i := range l.Definitions { // the newest definition of each name comes first
 		d := &l.Definitions[i]
 		if seen[d.Name] {
 			continue
@@ -311,7 +312,7 @@ func readNext(definitions io.Reader) (map[string]plan.Written, error) {
 	return next, nil
 }
 
-// checkOf returns the check of sagas with the definition of one, without counting any yet.
+// checkOf returns a check for the definition of one. It does not count sagas: see SagaCheck.add.
 func checkOf(one *store.Saga, p *plan.Plan, next map[string]plan.Written) SagaCheck {
 	c := SagaCheck{Name: one.Name, Hash: one.Hash}
 	w, ok := next[one.Name]

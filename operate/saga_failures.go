@@ -6,8 +6,8 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// StepFailure is a failed attempt of a step of a saga, or of its undo. The state of a saga has the last 10
-// of each step, and at most 32 KiB. Its names in JSON are stable.
+// StepFailure is a failed attempt of a step of a saga, or of the undo of a step. The state of a saga has the
+// last 10 failures of each step, and at most 32 KiB of failures. The JSON field names are stable.
 type StepFailure struct {
 	At    time.Time `json:"at"`
 	Undo  bool      `json:"undo,omitempty"`

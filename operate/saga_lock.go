@@ -21,12 +21,12 @@ func (r *SagaRead) entities(at string) []string {
 	return explainPlaces(r.places, r.holders, waits, passed, at)
 }
 
-// explainLock describes a Lock that is not done: it waits for entities, or gives them up.
+// explainLock describes a Lock that waits for entities, or that releases them.
 func explainLock(st *plan.State, r *plan.Run, places []store.Hold, typed func(verb, data string) string,
 	failed string) string {
 	name := sagarow.StepName(r.Step, r.Occurrence)
 	if st.Status == plan.Compensating {
-		return fmt.Sprintf("%s gives up its entities.%s%s", name, failed, retryText(st, r))
+		return fmt.Sprintf("%s releases its entities.%s%s", name, failed, retryText(st, r))
 	}
 	if len(places) == 0 {
 		return fmt.Sprintf("%s runs next: it has no place in line yet.%s%s", name, failed, lockDue(st, r))
@@ -37,7 +37,7 @@ func explainLock(st *plan.State, r *plan.Run, places []store.Hold, typed func(ve
 		typed("skip", ""))
 }
 
-// lockDue describes the end of a Lock's time, or its next attempt.
+// lockDue describes the timeout of a Lock, or the time of its next attempt.
 func lockDue(st *plan.State, r *plan.Run) string {
 	if r.Phase == plan.Ready && !r.Due.IsZero() {
 		return retryText(st, r)
@@ -55,8 +55,8 @@ func isLock(p *plan.Plan, r *plan.Run) bool {
 	return step.Kind == plan.Lock
 }
 
-// dueOf returns the next time that changes a run by itself. A waiting Lock checks often without a change,
-// so its end counts.
+// dueOf returns the time of the next attempt or of the timeout of a run. A waiting Lock only checks its
+// entities at r.Due, so its timeout is returned.
 func dueOf(p *plan.Plan, r *plan.Run) time.Time {
 	if r.Phase == plan.Waiting && isLock(p, r) {
 		return plan.LockEnd(r)

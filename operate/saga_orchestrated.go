@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// orchestrated returns the sagas of engines with a key, by name.
+// orchestrated returns the orchestrated sagas with a key, ordered by name.
 func orchestrated(ctx context.Context, db store.Lister, key, at string) ([]SagaProgress, error) {
 	list, err := store.ListSagas(ctx, db, store.SagaQuery{Key: key})
 	if err != nil || len(list) == 0 {
@@ -43,7 +43,7 @@ func orchestrated(ctx context.Context, db store.Lister, key, at string) ([]SagaP
 	return out, nil
 }
 
-// addNoEngine records that no engine runs s, so its steps are not in progress.
+// addNoEngine records the reason why no engine runs s. Then its running steps are only next, not in progress.
 func (s *SagaProgress) addNoEngine(why string) {
 	s.Drift = append(s.Drift, why)
 	for i := range s.Steps {
@@ -55,7 +55,7 @@ func (s *SagaProgress) addNoEngine(why string) {
 	}
 }
 
-// addEntities adds the entities that a Lock of s waits for, and since when.
+// addEntities adds to s.Waiting the entities that a Lock of s waits for, and the begin of that wait.
 func (s *SagaProgress) addEntities(ctx context.Context, db store.Lister, row *store.Saga,
 	p *plan.Plan) error {
 	i := slices.IndexFunc(s.Waiting, func(w Wait) bool { return w.Kind == WaitEntities })
@@ -70,7 +70,7 @@ func (s *SagaProgress) addEntities(ctx context.Context, db store.Lister, row *st
 		} else {
 			w.More++
 		}
-		if w.Since == nil || h.Since.Before(*w.Since) { // the time of the run is that of the last check
+		if w.Since == nil || h.Since.Before(*w.Since) { // the run has only the time of its last check
 			w.Since = new(h.Since)
 		}
 	}
@@ -104,7 +104,7 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaProgress, e
 	}
 	for i := range st.Runs {
 		r := &st.Runs[i]
-		step := standingStep(r)
+		step := stepProgress(r)
 		step.Failures = stepFailures(&st, i)
 		if step.Outcome == StepRunning && r.Phase != plan.Waiting && (left != "" || p == nil) {
 			step.Outcome = StepNext
@@ -115,7 +115,7 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaProgress, e
 		}
 	}
 	switch {
-	case left != "" && !s.Stuck: // its error and times describe the build that left it
+	case left != "" && !s.Stuck: // the error and the times are those of the build that left the saga
 	case s.Failed > 0 || s.Stuck:
 		out.Retrying = &Retrying{Step: s.Step, Attempt: s.Failed + 1, Error: s.Error,
 			Since: timeOrNil(s.Since), Next: timeOrNil(s.Retry)}
@@ -136,8 +136,8 @@ func orchestratedOf(s *store.Saga, p *plan.Plan, at string) (out SagaProgress, e
 	return out, nil
 }
 
-// leftBy describes why a build has left s to another build, since when, and the remedy. It returns "" if no
-// build has left s.
+// leftBy describes why and when a build left s to another build, and the remedy. It returns "" if no build
+// left s.
 func leftBy(s *store.Saga, at string) string {
 	if !sagarow.WasLeft(s.SagaStatus) || !s.Ended.IsZero() {
 		return ""
@@ -147,7 +147,8 @@ func leftBy(s *store.Saga, at string) string {
 		firstLine(strings.TrimPrefix(s.Error, sagarow.LeftToOthers)), spaced(at))
 }
 
-// UndoWord describes the steps in Undo: their undo is pending, or a failure would start it.
+// UndoWord returns a heading for the steps in Undo. If the saga turns back, they will be undone. Otherwise
+// only a failure would undo them.
 func (s *SagaProgress) UndoWord() string {
 	if s.State == string(plan.Compensating) {
 		return "to be undone"
@@ -155,8 +156,8 @@ func (s *SagaProgress) UndoWord() string {
 	return "a failure undoes"
 }
 
-// Deadline describes the deadline of an orchestrated saga that goes forward, and its effect. It returns ""
-// if there is no deadline.
+// Deadline describes the deadline of a running orchestrated saga and its effect. It returns "" if there is no
+// deadline.
 func (s *SagaProgress) Deadline(now time.Time) string {
 	if s.Style != Orchestrated || s.State != string(plan.Running) || s.Due == nil {
 		return ""
@@ -177,7 +178,7 @@ func (s *SagaProgress) Deadline(now time.Time) string {
 	return when + ": then it turns back, unless its pivot is done"
 }
 
-func standingStep(r *plan.Run) StepProgress {
+func stepProgress(r *plan.Run) StepProgress {
 	out := StepProgress{Name: sagarow.StepName(r.Step, r.Occurrence), At: timeOrNil(r.At), Stuck: r.Stuck,
 		Attempts: r.Attempts, Error: r.Error}
 	out.Outcome = cmp.Or(map[plan.Phase]string{plan.IsDone: StepDone, plan.Skipped: StepSkipped,
@@ -189,7 +190,7 @@ func standingStep(r *plan.Run) StepProgress {
 	return out
 }
 
-// waitOf returns the wait of a run; waits is false if it does not wait.
+// waitOf describes the wait of a run. waits is false if the run does not wait.
 func waitOf(p *plan.Plan, r *plan.Run) (w Wait, waits bool) {
 	if r.Phase != plan.Waiting && r.Phase != plan.Undoing {
 		return w, false
@@ -212,8 +213,8 @@ func waitOf(p *plan.Plan, r *plan.Run) (w Wait, waits bool) {
 	return w, true
 }
 
-// undos returns the steps that took effect. undo lists those that turning back would undo, the last first;
-// stays lists the others. Past the pivot nothing would be undone.
+// undos returns the steps that took effect, the last first. undo has the steps that would be undone if the
+// saga turned back. stays has the others. After the pivot all steps are in stays.
 func undos(p *plan.Plan, st *plan.State) (undo, stays []string) {
 	final := st.Status == plan.Running && p.Final(*st)
 	for _, r := range slices.Backward(st.Runs) {
@@ -230,8 +231,8 @@ func undos(p *plan.Plan, st *plan.State) (undo, stays []string) {
 	return undo, stays
 }
 
-// remains returns the steps until the end. For a saga that turns back, these are the steps to undo. The
-// steps with an unknown effect come before them.
+// remains returns the remaining steps. For a saga that turns back, these are the steps with an unknown
+// effect, and then the steps to undo.
 func remains(p *plan.Plan, st *plan.State, undo []string) (out []string) {
 	begun := map[string]bool{}
 	for _, r := range st.Runs {
@@ -251,7 +252,7 @@ func remains(p *plan.Plan, st *plan.State, undo []string) (out []string) {
 	return out
 }
 
-// commandsToUnblock returns the commands after which an engine continues s, unless it has ended.
+// commandsToUnblock returns the commands that make an engine continue s.
 func commandsToUnblock(s *store.Saga, goesOn bool, at string) (out []string) {
 	at = spaced(at)
 	which := sagaArgs(s.Name, s.Key)

@@ -12,11 +12,11 @@ type runChanges struct {
 	last int64 // the highest number that was read
 }
 
-// maxUnordered is how many lower numbers may still be committed after an audit: transactions run at the
-// same time.
+// maxUnordered limits the audits with a lower number that may become visible after an audit, because
+// transactions commit in another order than they take their numbers.
 const maxUnordered = 100
 
-// read adds the changes since the last call.
+// read adds the sagas that the run has changed since the last call of read.
 func (c *runChanges) read(ctx context.Context) error {
 	if c.run == "" {
 		return nil

@@ -10,15 +10,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Limits on the wait for a row that a running step or another transaction holds. The first attempt waits
-// briefly, so that no other saga waits. The second one comes after the others, and heldLong limits it for
-// all rows together.
+// Limits on the wait for a row that a running step or another transaction locks. bulk first tries all sagas,
+// and waits for each locked row only lockWaitFirst. Then it tries the locked sagas again, and waits for all
+// of them together lockWaitLast.
 const (
-	heldBrief = 250 * time.Millisecond
-	heldLong  = 5 * time.Second
+	lockWaitFirst = 250 * time.Millisecond
+	lockWaitLast  = 5 * time.Second
 )
 
-const sagaTries = 10 // attempts while an engine writes at the same time
+const sagaTries = 10 // limits the attempts at a saga that an engine changes at the same time
 
 // bulk changes sagas one after the other.
 type bulk struct {
@@ -29,13 +29,13 @@ type bulk struct {
 	report *SagaReport
 }
 
-// all changes the sagas. A fault of one saga leaves only that saga. An error is one of the store, or of
-// ctx.
+// all changes the sagas. If one saga cannot be changed, all reports it as left and goes on. An error means
+// that the store is not available, or that ctx has ended.
 func (b *bulk) all(ctx context.Context, all []store.Saga) error {
 	var busy []*store.Saga
 	for i := range all {
 		was := &all[i]
-		switch left, err := b.one(ctx, was, heldBrief); {
+		switch left, err := b.one(ctx, was, lockWaitFirst); {
 		case errors.Is(err, store.ErrBusy):
 			busy = append(busy, was)
 		case err != nil:
@@ -44,9 +44,9 @@ func (b *bulk) all(ctx context.Context, all []store.Saga) error {
 			b.settled(left)
 		}
 	}
-	until := time.Now().Add(heldLong)
+	until := time.Now().Add(lockWaitLast)
 	for _, was := range busy {
-		left, err := b.one(ctx, was, max(time.Until(until), heldBrief))
+		left, err := b.one(ctx, was, max(time.Until(until), lockWaitFirst))
 		switch {
 		case errors.Is(err, store.ErrBusy):
 			left = new(lockedByOther(was))
@@ -73,14 +73,14 @@ func (b *bulk) settled(left *LeftSaga) {
 	progress(b.o, r.Done+len(r.Left), r.Selected)
 }
 
-// lockedByOther returns s as left because another transaction holds its row.
+// lockedByOther returns s as left because another transaction locks its row.
 func lockedByOther(s *store.Saga) LeftSaga {
 	return LeftSaga{Name: s.Name, Key: s.Key, Unneeded: true, Why: "one of its steps, or another " +
 		"transaction, locks its row: repeat the command later"}
 }
 
-// one changes a saga. It returns the reason if the saga was left; else nil. store.ErrBusy means that
-// another transaction held its row for the whole wait.
+// one changes a saga. If the saga is left unchanged, one returns the reason. It returns store.ErrBusy if
+// another transaction locked the row for the whole wait.
 func (b *bulk) one(ctx context.Context, was *store.Saga, wait time.Duration) (left *LeftSaga, err error) {
 	first := func(why string) (*LeftSaga, error) {
 		return &LeftSaga{Name: was.Name, Key: was.Key, Why: why, Unneeded: true}, nil
@@ -95,25 +95,25 @@ func (b *bulk) one(ctx context.Context, was *store.Saga, wait time.Duration) (le
 		case r.row.ID != was.ID:
 			return first("it ended, and another saga was started with its key")
 		}
-		// This read comes after that of the saga. A later change, by another process that continues the
-		// run, breaks the guard of the version.
+		// Read the changes of the run after the saga. If another process that continues the run changes the
+		// saga after that, the version of the saga differs, and the write fails.
 		if err := b.done.read(ctx); err != nil {
 			return nil, err
 		}
 		if b.done.ids[r.row.ID] {
 			return first("another process that continues the run has changed it")
 		}
-		stands, left, err := b.write(ctx, &r, wait)
-		if stands || left != nil || err != nil {
+		applied, left, err := b.write(ctx, &r, wait)
+		if applied || left != nil || err != nil {
 			return left, err
 		}
 	}
 	return first("an engine changes it all the time: try again")
 }
 
-// write applies the change to a saga as it was read. Neither stands nor left means that the saga changed
-// meanwhile.
-func (b *bulk) write(ctx context.Context, r *SagaRead, wait time.Duration) (stands bool, left *LeftSaga,
+// write writes the change of a saga. If it returns neither applied, left nor an error, another process
+// changed the saga since it was read.
+func (b *bulk) write(ctx context.Context, r *SagaRead, wait time.Duration) (applied bool, left *LeftSaga,
 	err error) {
 	s := &r.row
 	wrong := func(err error) *LeftSaga { return &LeftSaga{Name: s.Name, Key: s.Key, Why: err.Error()} }
@@ -132,9 +132,9 @@ func (b *bulk) write(ctx context.Context, r *SagaRead, wait time.Duration) (stan
 	m.Wait = wait
 	audit := auditOf(b.o, b.c.String(), s.Name, store.Identity{Source: s.ID, ID: s.Key})
 	audit.Run = b.o.Run
-	stands, err = applyEffect(ctx, b.db, store.Effect{Saga: &m, Audit: audit})
+	applied, err = applyEffect(ctx, b.db, store.Effect{Saga: &m, Audit: audit})
 	if err == nil || ctx.Err() != nil || store.Incurable(err) || b.db.Outage(err) {
-		return stands, nil, err
+		return applied, nil, err
 	}
-	return false, wrong(err), nil // the store refuses this saga only
+	return false, wrong(err), nil // the store refused this saga, and may accept others
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Styles of a saga.
+// Values of SagaProgress.Style.
 const (
 	Choreographed = "choreographed" // a tracker follows it
 	Orchestrated  = "orchestrated"  // an engine runs it
 )
 
-// SagaProgress is the state of one saga of either style. Its names in JSON are stable.
+// SagaProgress is the state of one saga, choreographed or orchestrated. The JSON field names are stable.
 type SagaProgress struct {
 	Style string `json:"style"` // Choreographed or Orchestrated
 	Name  string `json:"name"`  // the flow, or the definition
@@ -27,8 +27,8 @@ type SagaProgress struct {
 
 	Stuck  bool `json:"stuck,omitempty"` // an operator has to decide
 	Paused bool `json:"paused,omitempty"`
-	// Overdue of a choreographed saga means that the event that it waits for is due. Of an orchestrated
-	// saga it means that its deadline passed, and the saga goes on.
+	// Overdue is true if the next event of a choreographed saga is late. For an orchestrated saga it is true
+	// if the deadline passed after the pivot, so that the saga goes on.
 	Overdue bool `json:"overdue"`
 	// Forward reports that the pivot of an orchestrated saga is done, so it cannot turn back.
 	Forward bool `json:"forward,omitempty"`
@@ -38,32 +38,32 @@ type SagaProgress struct {
 	Retrying *Retrying      `json:"retrying,omitempty"`
 	// Missing lists events that have not arrived, although events that they caused have.
 	Missing   []string `json:"missing,omitempty"`
-	Remaining []string `json:"remaining,omitempty"` // until the end, or until all is undone
-	// Undo lists steps that took effect and that a failure would undo. If the saga turns back, these are
-	// the steps to undo.
+	Remaining []string `json:"remaining,omitempty"` // the steps until the end, or until all steps are undone
+	// Undo lists the steps to undo if the saga turns back. If it goes forward, a failure would undo these
+	// steps.
 	Undo  []string `json:"would_undo,omitempty"`
 	Stays []string `json:"cannot_undo,omitempty"` // steps that took effect, and that nothing undoes
 	// RequestedUndos lists undos that an operator requested, and that no service has reported yet.
 	RequestedUndos []RequestedUndo `json:"asked,omitempty"`
-	// Drift lists observations that contradict the flow, or that no engine can handle.
+	// Drift lists events that the flow does not allow, or the reasons why no engine runs the saga.
 	Drift    []string `json:"drift,omitempty"`
-	Commands []string `json:"commands,omitempty"` // that free it, if it is stuck or paused
+	Commands []string `json:"commands,omitempty"` // make an engine continue a stuck or paused saga
 
-	Due     *time.Time `json:"due,omitempty"` // its deadline, or the earliest due time of its waits
-	Started time.Time  `json:"started_at"`    // of a choreographed saga: its first event
+	Due     *time.Time `json:"due,omitempty"` // the deadline, or the time at which the first wait is overdue
+	Started time.Time  `json:"started_at"`    // for a choreographed saga, the time of its first event
 	Changed time.Time  `json:"changed_at"`
-	Ended   *time.Time `json:"ended_at,omitempty"` // of an orchestrated saga
-	Trace   string     `json:"trace,omitempty"`    // the id of the trace in which it began
+	Ended   *time.Time `json:"ended_at,omitempty"` // only for an orchestrated saga
+	Trace   string     `json:"trace,omitempty"`    // the ID of the trace in which the saga began
 
-	ID      string   `json:"-"` // of an orchestrated saga: participants record their steps under it
-	Keys    [][]byte `json:"-"` // of its messages
-	Refused []string `json:"-"` // of a choreographed saga: why Compensate undoes nothing
+	ID      string   `json:"-"` // only for an orchestrated saga: other services record its steps under this ID
+	Keys    [][]byte `json:"-"` // the keys of its messages
+	Refused []string `json:"-"` // only for a choreographed saga: the reasons why Compensate undoes nothing
 }
 
-// Outcomes of a StepProgress.
+// Values of StepProgress.Outcome.
 const (
 	StepRunning = "running" // it is in progress, or waits for an answer
-	StepNext    = "next"    // it is next, and no running build takes it
+	StepNext    = "next"    // it is next, but no running build can run it
 	StepDone    = "done"    // it took effect, or the event arrived
 	StepFailed  = "failed"  // it ended without an effect, or made the saga fail
 	StepSkipped = "skipped" // an operator or its condition skipped it
@@ -76,28 +76,29 @@ const (
 type StepProgress struct {
 	Name    string     `json:"name"` // the name with its occurrence, or the type of an event
 	Topic   string     `json:"topic,omitempty"`
-	Outcome string     `json:"outcome"`      // one of the Outcomes above
-	At      *time.Time `json:"at,omitempty"` // the time of the outcome; of an event, when it was written
+	Outcome string     `json:"outcome"`      // StepRunning or another of the constants above
+	At      *time.Time `json:"at,omitempty"` // the time of the outcome, or the time in the event
 
 	Stuck    bool   `json:"stuck,omitempty"`
 	Attempts int    `json:"attempts,omitempty"` // failed attempts of the step or of its undo
 	Error    string `json:"error,omitempty"`
-	// Failures are the last failed attempts of an orchestrated saga's step and of its undo, oldest first.
+	// Failures has the last failed attempts of the step and of its undo, oldest first. Only steps of
+	// orchestrated sagas have failures.
 	Failures []StepFailure `json:"failures,omitempty"`
 
-	Next     *time.Time `json:"next,omitempty"`     // the next attempt
+	Next     *time.Time `json:"next,omitempty"`     // the time of the next attempt
 	Messages []flow.ID  `json:"messages,omitempty"` // at most 8
 	More     bool       `json:"more,omitempty"`     // there were more messages
 }
 
-// Kinds of a Wait.
+// Values of Wait.Kind.
 const (
 	WaitEvent  = "event"
-	WaitReply  = "reply" // to a command, or to the undo of one
+	WaitReply  = "reply" // a reply to a command, or to the undo of a command
 	WaitSignal = "signal"
 	WaitTime   = "time"
-	WaitChild  = "child" // a saga that is a step of this one
-	// WaitEntities are entities that other sagas hold or wait for.
+	WaitChild  = "child" // the end of a child saga
+	// WaitEntities means that other sagas hold the entities, or come earlier in the line for them.
 	WaitEntities = "entities"
 )
 
@@ -105,8 +106,8 @@ const (
 type Wait struct {
 	Kind  string     `json:"what"`           // one of the constants above
 	After string     `json:"after"`          // the last event, or the waiting step
-	For   []string   `json:"for,omitempty"`  // any of these events, the signal, or all of these entities
-	More  int        `json:"more,omitempty"` // the number of further entities
+	For   []string   `json:"for,omitempty"`  // one of these events, the signal, or all of these entities
+	More  int        `json:"more,omitempty"` // the number of entities that For leaves out
 	Since *time.Time `json:"since,omitempty"`
 	Due   *time.Time `json:"due,omitempty"`
 }
@@ -122,14 +123,14 @@ func (w *Wait) ForText() string {
 	return strings.Join(w.For, " or ")
 }
 
-// Retrying is the step that fails repeatedly, or is stuck after failures. A message with such a fault is a
-// Holder.
+// Retrying is the step that fails repeatedly, or that is stuck after failures. For a failing message instead
+// of a step, see BlockingMessage.
 type Retrying struct {
 	Step    string     `json:"step"`
 	Attempt int        `json:"attempt"` // the number of the next attempt
-	Error   string     `json:"error"`   // of the last attempt
+	Error   string     `json:"error"`   // the error of the last attempt
 	Since   *time.Time `json:"since,omitempty"`
-	Next    *time.Time `json:"next,omitempty"` // nil if it is in progress or stuck
+	Next    *time.Time `json:"next,omitempty"` // nil if an attempt is in progress, or the step is stuck
 }
 
 // RequestedUndo is a step with an undo that an operator requested.
@@ -140,8 +141,8 @@ type RequestedUndo struct {
 	Due  *time.Time `json:"due,omitempty"`
 }
 
-// ReadSagaProgress returns the state of the sagas with a key, of both styles. at is as for BlockingMessages.
-// It returns no error if there is none.
+// ReadSagaProgress returns the state of the choreographed and orchestrated sagas with a key. at is the flag
+// that selects the database: see BlockingMessages. An unknown key is no error.
 func ReadSagaProgress(ctx context.Context, db store.Lister, key, at string) ([]SagaProgress, error) {
 	if key == "" {
 		return nil, nil
@@ -154,7 +155,7 @@ func ReadSagaProgress(ctx context.Context, db store.Lister, key, at string) ([]S
 	return append(out, run...), err
 }
 
-// TrackedSagas lists choreographed sagas, as trackers store them, by key and flow.
+// TrackedSagas lists the choreographed sagas that trackers have stored, ordered by key and flow.
 func TrackedSagas(ctx context.Context, db store.Lister, q store.TrackedQuery) ([]SagaProgress, error) {
 	list, err := flow.List(ctx, db, q)
 	if err != nil {

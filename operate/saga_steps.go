@@ -10,17 +10,17 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// SagaStep is the state of a step of a saga. Its names in JSON are stable. In JSON, Result and Outcome are
-// base64.
+// SagaStep is the state of a step of a saga in one consumer. The JSON field names are stable. In JSON, Result
+// and Outcome are base64.
 type SagaStep struct {
 	Consumer   string     `json:"consumer"`
 	Saga       string     `json:"saga"`
 	Step       string     `json:"step"`
 	Occurrence string     `json:"occurrence"`
 	State      string     `json:"state"`            // one of StepStates
-	Source     string     `json:"source,omitempty"` // of the message that did it, or waits to do it
+	Source     string     `json:"source,omitempty"` // of the message that did the step, or waits to do it
 	ID         string     `json:"id,omitempty"`
-	BySource   string     `json:"by_source,omitempty"` // of the message that undid or barred it
+	BySource   string     `json:"by_source,omitempty"` // of the message that undid or barred the step
 	ByID       string     `json:"by_id,omitempty"`
 	Code       int32      `json:"code,omitempty"`
 	Result     []byte     `json:"result,omitempty"`
@@ -31,7 +31,7 @@ type SagaStep struct {
 	ChangedAt  time.Time  `json:"changed_at"`
 }
 
-// StepStates returns the words for the state of a step.
+// StepStates returns the values of SagaStep.State.
 func StepStates() []string {
 	return []string{"done", "calling", "parked", "dead", "dropped", "rejected", "barred", "undone"}
 }
@@ -39,13 +39,13 @@ func StepStates() []string {
 // StepSelection selects steps. Zero fields select all.
 type StepSelection struct {
 	Consumer, Saga string
-	// Consumers and Sagas select steps of several consumers and sagas, in one query. Give both or none.
+	// Consumers and Sagas select the steps of several sagas in several consumers. Set both or neither.
 	Consumers, Sagas []string
 	State            string // one of StepStates
 	Limit            int    // default 1,000
 }
 
-// Steps lists the state of steps of sagas, by consumer, saga, step and occurrence.
+// Steps lists the selected steps, ordered by consumer, saga, step and occurrence.
 func Steps(ctx context.Context, db store.Lister, s StepSelection) ([]SagaStep, error) {
 	q := store.StepQuery{Consumer: s.Consumer, Saga: s.Saga, Consumers: s.Consumers, Sagas: s.Sagas,
 		Limit: s.Limit}
@@ -68,7 +68,7 @@ func Steps(ctx context.Context, db store.Lister, s StepSelection) ([]SagaStep, e
 	return out, nil
 }
 
-// stepState returns the state for one of StepStates.
+// stepState converts one of StepStates to a store.StepState. A dropped step is stored as dead.
 func stepState(word string) (state store.StepState, dropped bool) {
 	if word == "dropped" {
 		return store.StepDead, true

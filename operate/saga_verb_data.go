@@ -11,11 +11,11 @@ import (
 	"github.com/skald-go/skald/internal/sagarow"
 )
 
-// unfit explains why the data does not fit the type that a saga needs. Without this check an undo or a
-// later step would run on a zero value, or be stuck with undecodable data. A type that the build did not
-// describe is not checked.
+// unfit explains why c.Data does not fit the type that a step reads. Without this check, a later step or an
+// undo would run with a zero value, or would be stuck because it cannot decode the data. If the definition
+// does not describe the type, unfit checks nothing.
 func (c *SagaChange) unfit(p *plan.Plan, st *plan.State) string {
-	what, step := c.takes(p, st)
+	what, step := c.readerOf(p, st)
 	switch {
 	case what == "" && c.Verb == CompleteSaga && c.Data != nil && string(c.Data) != "null":
 		return fmt.Sprintf("the saga turned back, and %s is being undone, and an undo has no output: "+
@@ -40,9 +40,9 @@ func (c *SagaChange) unfit(p *plan.Plan, st *plan.State) string {
 	return ""
 }
 
-// takes returns the description of the data, and the step that reads it. The description is "" if nothing
-// reads it.
-func (c *SagaChange) takes(p *plan.Plan, st *plan.State) (what string, step plan.Step) {
+// readerOf returns a description of c.Data, and the step that has this data as its signal or output. The
+// description is "" if the change has no use for data.
+func (c *SagaChange) readerOf(p *plan.Plan, st *plan.State) (what string, step plan.Step) {
 	if c.Verb == SignalSaga {
 		for _, s := range p.Graph.Steps {
 			if s.Kind == plan.Wait && s.Signal == c.Signal {
@@ -60,19 +60,19 @@ func (c *SagaChange) takes(p *plan.Plan, st *plan.State) (what string, step plan
 	return "the output of " + c.Step, step
 }
 
-// otherData reports whether the data differ from the data that the saga took before.
+// otherData reports whether c.Data differs from the data that the saga has stored already.
 func (c *SagaChange) otherData(st *plan.State, p *plan.Plan) bool {
-	what, step := c.takes(p, st)
-	// The output of a child is the child's own.
+	what, step := c.readerOf(p, st)
+	// The child saga itself sets the output of its step, so it may differ from c.Data.
 	if what == "" || step.Shape == plan.Nothing || step.Kind == plan.Child {
 		return false
 	}
-	was, taken := c.took(st, p)
-	return taken && !sameJSON(was, c.Data)
+	data, stored := c.storedData(st, p)
+	return stored && !sameJSON(data, c.Data)
 }
 
-// took returns the data that arrived first.
-func (c *SagaChange) took(st *plan.State, p *plan.Plan) (data json.RawMessage, taken bool) {
+// storedData returns the output or the value of the signal that the saga has stored already.
+func (c *SagaChange) storedData(st *plan.State, p *plan.Plan) (data json.RawMessage, stored bool) {
 	if c.Verb == CompleteSaga {
 		r, begun := st.Run(c.Step, c.Occurrence)
 		return r.Output, begun && r.Phase == plan.IsDone
@@ -98,13 +98,13 @@ func sameJSON(a, b json.RawMessage) bool {
 	value := func(data json.RawMessage) (v any) {
 		d := json.NewDecoder(bytes.NewReader(data))
 		d.UseNumber()
-		_ = d.Decode(&v) // it was checked on arrival; empty data is null
+		_ = d.Decode(&v) // empty data is null; other data was checked before
 		return v
 	}
 	return reflect.DeepEqual(value(a), value(b))
 }
 
-// sample returns the flag --data of a printed command, with a value for the reader to fill in.
+// sample returns the flag --data for a printed command. The operator replaces its value.
 func sample(shape string) string {
 	if shape == plan.Nothing {
 		return ""

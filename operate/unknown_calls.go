@@ -12,15 +12,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// UnknownCall is an external call with an unknown outcome. Its names in JSON are stable. It belongs to a
-// message of a consumer, or to a step of an orchestrated saga.
+// UnknownCall is an external call with an unknown outcome. It belongs to a message of a consumer, or to a
+// step of an orchestrated saga. The JSON field names are stable.
 type UnknownCall struct {
 	Consumer string `json:"consumer,omitempty"`
 	Source   string `json:"source,omitempty"`
 	ID       string `json:"id,omitempty"`
 	Type     string `json:"type,omitempty"`
 	Outside  string `json:"outside_key,omitempty"` // the idempotency key at the provider
-	Dead     bool   `json:"dead,omitempty"`        // nothing happens without an operator
+	Dead     bool   `json:"dead,omitempty"`        // the message is a dead letter, so an operator must decide
 
 	Saga string `json:"saga,omitempty"` // the definition
 	Key  string `json:"key,omitempty"`  // the key of the saga
@@ -31,13 +31,13 @@ type UnknownCall struct {
 	Since    *time.Time `json:"since,omitempty"`
 	Attempts int        `json:"attempts,omitempty"` // failed attempts
 	Error    string     `json:"error,omitempty"`    // the first line of the last error
-	// Commands settle the call. The first makes Skald ask the provider again. The others record an outcome
-	// that an operator found at the provider.
+	// Commands settle the call. After the first command, Skald asks the provider again. Each other command
+	// records an outcome that an operator found at the provider.
 	Commands []string `json:"commands"`
 }
 
 // UnknownCalls lists external calls with an unknown outcome, including calls in progress. It reads at most
-// `most` messages, `most` stuck sagas and `most` failing sagas, in four statements. at is as for
+// `most` messages, `most` stuck sagas and `most` failing sagas. at is the flag that selects the database: see
 // BlockingMessages.
 func UnknownCalls(ctx context.Context, db store.Lister, at string, most int) ([]UnknownCall, error) {
 	at = spaced(at)
@@ -93,7 +93,8 @@ func callOf(p *store.Parked, at string) UnknownCall {
 	return c
 }
 
-// callsOf returns the calls of a saga; nil if no engine has stored its definition.
+// callsOf returns the calls of a saga with an unknown outcome. It returns nil if no engine has stored the
+// definition of the saga.
 func callsOf(s *store.Saga, p *plan.Plan, at string) (out []UnknownCall) {
 	if p == nil {
 		return nil

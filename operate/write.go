@@ -16,14 +16,15 @@ import (
 // Draft is a message that an operator writes.
 type Draft struct {
 	Topic, Type string
-	Key         []byte // nil means no order
+	Key         []byte // nil means that the order of the message does not matter
 	Data        []byte
-	ContentType string // with application/json, Data must be JSON
-	// ID is the message ID; empty creates a new one. If the answer of a write is lost, repeat it with the
-	// same ID.
+	ContentType string // if it is application/json, Data must be JSON
+	// ID is the message ID. If ID is empty, Write creates a new one. If the answer of a Write is lost, call
+	// Write again with the same ID.
 	ID string
-	// CausedBy is the ID of the message that causes this one. Write looks for it among the kept messages
-	// of Consumer and Source, if they are set. If it is not kept, only its ID is recorded.
+	// CausedBy is the ID of the message that causes the draft. Write searches for the cause among the parked
+	// messages and dead letters of Consumer and Source, or of all if these are empty. If Write does not find
+	// the cause, it records only CausedBy.
 	CausedBy         string
 	Consumer, Source string
 }
@@ -31,11 +32,11 @@ type Draft struct {
 // WriteReport is the result of Write.
 type WriteReport struct {
 	Message   skald.Message
-	CauseKept bool // CausedBy was found, and the message has its correlation
-	Repeated  bool // this message was written under the ID before; nothing was written
+	CauseKept bool // Write found the cause, and the message has the correlation ID of the cause
+	Repeated  bool // the same message was written under this ID before, so Write wrote nothing
 }
 
-// Errors of Write for an ID that was used before.
+// Errors of Write for an ID that was used before. See Write.
 var (
 	ErrOtherMessage = complete.ErrOtherMessage
 	ErrForgotten    = complete.ErrForgotten
@@ -47,8 +48,8 @@ type WriteStore interface {
 	Secret(ctx context.Context) ([]byte, error)
 }
 
-// WriteError reports that Write cannot determine whether the message was written. It is safe to repeat it
-// with the ID.
+// WriteError reports that Write cannot determine whether the message was written. Call Write again with this
+// ID: it does not write the message twice.
 type WriteError struct {
 	ID  string
 	Err error
@@ -62,7 +63,7 @@ func (e *WriteError) Error() string {
 
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// rawCodec is the codec of an encoded payload.
+// rawCodec is a codec for payloads that are encoded already.
 type rawCodec struct {
 	skald.JSON
 	contentType string
@@ -74,10 +75,10 @@ func (a rawCodec) Encode(_ context.Context, m *skald.Message, v any) error {
 	return nil
 }
 
-// Write writes one message into the outbox, with its audit in the same transaction: a manual compensation,
-// for example. If the same message was written under Draft.ID before, it writes nothing and sets
-// WriteReport.Repeated. It returns ErrOtherMessage if another message was written under the ID. It returns
-// ErrForgotten if the ID is older than marks are kept.
+// Write writes one message into the outbox, for example a manual compensation. The same transaction records
+// the audit. If the same message was written under Draft.ID before, Write writes nothing and sets
+// WriteReport.Repeated. Write returns ErrOtherMessage if another message was written under the ID. It
+// returns ErrForgotten if the ID is older than the retention of marks.
 func Write(ctx context.Context, db WriteStore, d Draft, o Order) (r WriteReport, err error) {
 	if err := checkOrder(&o); err != nil {
 		return r, err
@@ -128,8 +129,8 @@ func Write(ctx context.Context, db WriteStore, d Draft, o Order) (r WriteReport,
 	return r, nil
 }
 
-// writeOnce writes the row of e. With marked it also writes the mark that outbox.Write uses, so that a
-// repeat writes nothing.
+// writeOnce writes the row of e. If marked is true, it also writes the mark that outbox.Write uses, so that a
+// second call writes nothing.
 func writeOnce(ctx context.Context, db WriteStore, e store.Effect, marked bool) (repeated bool, err error) {
 	if !marked {
 		_, err = db.Apply(ctx, e)
@@ -141,8 +142,8 @@ func writeOnce(ctx context.Context, db WriteStore, e store.Effect, marked bool) 
 	}
 	mark := complete.MarkWritten(secret, &e.Rows[0])
 	e.Mark = &mark
-	stood, err := applyEffect(ctx, db, e)
-	if err != nil || stood {
+	applied, err := applyEffect(ctx, db, e)
+	if err != nil || applied {
 		return false, err
 	}
 	seen, err := db.Seen(ctx, mark.Consumer, []store.Identity{mark.Identity})
@@ -157,8 +158,8 @@ func writeOnce(ctx context.Context, db WriteStore, e store.Effect, marked bool) 
 	return true, nil
 }
 
-// findCause finds the message that causes the draft, with the consumer and the identity under which it is
-// kept.
+// findCause searches for the message that causes the draft. It also returns the consumer that keeps this
+// message, and the identity of the message.
 func findCause(ctx context.Context, db MessageStore,
 	d *Draft) (cause skald.Message, consumer string, id store.Identity, found bool, err error) {
 	if d.CausedBy == "" {
@@ -170,7 +171,7 @@ func findCause(ctx context.Context, db MessageStore,
 		switch {
 		case err != nil:
 			return cause, consumer, id, found, err
-		// With an equal source it is the same message, kept for another consumer.
+		// A message with an equal source is the same message, kept for another consumer.
 		case found && p.Message.Source != cause.Source:
 			return cause, consumer, id, found,
 				&UsageError{
