@@ -13,14 +13,14 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// assemble makes a graph of the listed steps. A step without After or AtStart follows the step listed
-// before it.
+// assemble returns the graph and the bodies of the listed steps, and all errors that it finds. A step without
+// After or AtStart follows the step listed before it.
 func assemble(name string, steps []Handle) (plan.Graph, []engine.StepBody, []error) {
 	g := plan.Graph{Name: name}
 	var bodies []engine.StepBody
 	var faults []error
 	var tx reflect.Type
-	listed := map[string][]*spec{} // the graph reports duplicate names
+	listed := map[string][]*spec{} // by name; Graph.Faults reports duplicate names
 	for i, h := range steps {
 		if h == nil || h.of() == nil {
 			faults = append(faults, fmt.Errorf("step %d is nil", i+1))
@@ -60,7 +60,7 @@ func assemble(name string, steps []Handle) (plan.Graph, []engine.StepBody, []err
 	return g, bodies, faults
 }
 
-// node converts the step for a graph; before are the steps listed before it.
+// node returns the step for a graph. Before are the steps that are listed before it.
 func (s *spec) node(before []plan.Step) plan.Step {
 	n := plan.Step{Name: s.name, Kind: s.kind, Pivot: s.pivot, Undo: s.undo, NoEffect: s.noEffect,
 		When: s.body.When != nil,
@@ -93,7 +93,7 @@ func (s *spec) ownFaults() (out []error) {
 	return out
 }
 
-// policies fills in the defaults.
+// policies fills in the defaults of the policies of steps.
 func policies(steps []plan.Step) {
 	p := plan.New(plan.Graph{Steps: steps})
 	pivot := ""

@@ -10,15 +10,16 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// NoSagaError is the error if a definition has no saga with a key.
+// NoSagaError is the error for a key that has no saga of the definition. The saga was not started, its start
+// is not committed, or it ended and was deleted.
 type NoSagaError = engine.NoSagaError
 
 // End is the result of a saga that has ended.
 type End struct {
 	ID     string
-	Done   bool   // each step is done or skipped; else each step that took effect is undone
-	Why    string // why it turned back: "rejected", "failed", "deadline", "cancel" or "recall"
-	Step   string // the step that made it turn back, if any
+	Done   bool   // true: each step is done or skipped; false: each step that took effect is undone
+	Why    string // "rejected", "failed", "deadline", "cancel" or "recall" if the saga turned back, or ""
+	Step   string // the step because of which the saga turned back, or ""
 	Reason string
 
 	state plan.State
@@ -42,18 +43,18 @@ func (s Signal[T]) For(occurrence string) Signal[T] {
 // SignalResult is the result of a signal or a cancellation.
 type SignalResult string
 
-// The results of signals. A cancellation ends as Taken, Duplicate, TooLate or NothingToUndo.
+// Results of signals and cancellations. A cancellation returns Taken, Duplicate, TooLate or NothingToUndo.
 const (
 	Taken      SignalResult = "taken"
-	Early      SignalResult = "early"  // its step has not begun: the signal is stored for the step
-	Duplicate  SignalResult = "repeat" // ignored: an earlier signal was taken
+	Early      SignalResult = "early"  // the step has not begun, so the signal is stored for it
+	Duplicate  SignalResult = "repeat" // the signal is ignored, because an earlier one was taken
 	NotWaiting SignalResult = "late"   // the step no longer waits
-	Full       SignalResult = "full"   // its step has not begun, and too many signals are stored already
+	Full       SignalResult = "full"   // the step has not begun, and 64 signals are stored already, so this one is lost
 
-	// TooLate means that the pivot or the saga is done.
+	// TooLate means that the saga cannot turn back: its pivot is done, or it has ended.
 	TooLate SignalResult = "too late"
-	// NothingToUndo means that no step with an undo was done. The saga ends, without an undo. The caller
-	// cleans up the rows that were written in the transaction of Start.
+	// NothingToUndo means that no step with an undo was done, so the saga ends without an undo. The caller
+	// must clean up the rows that were written in the transaction of Start.
 	NothingToUndo SignalResult = "unbegun"
 )
 

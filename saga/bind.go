@@ -15,20 +15,22 @@ type Sagas[TTx, In any] struct {
 	definition *Definition[In]
 }
 
-// Bind returns the sagas of d on the engine e. The engine need not run: that of another process may.
+// Bind returns the sagas of d on the engine e. The engine e need not run: an engine in another process may
+// run the sagas.
 func Bind[TTx, In any](e *Engine[TTx], d *Definition[In]) *Sagas[TTx, In] {
 	return &Sagas[TTx, In]{e, d}
 }
 
 // Started is the result of Start.
 type Started struct {
-	ID  string // of the saga
-	New bool   // false if the saga was started before, with the same input
+	ID  string // id of the saga
+	New bool   // false if an earlier call started the saga, with the same input
 }
 
-// Start starts a saga in tx, a transaction of the caller: both commit, or neither. There is one saga for each
-// key of a definition. If it exists with the same input, Start returns it; with another input the error is an
-// *OtherError. After Keep.Sagas an ended saga is deleted, and its key is free again.
+// Start starts a saga in tx, a transaction of the caller. If tx is rolled back, the saga is not started. A
+// definition has one saga for each key. If the key has a saga with the same input, Start returns this saga.
+// If its input differs, Start returns an *OtherError. An ended saga is deleted after Keep.Sagas, and its key
+// can be used again.
 func (s *Sagas[TTx, In]) Start(ctx context.Context, tx TTx, in In) (Started, error) {
 	if err := s.definition.faults; err != nil {
 		return Started{}, fmt.Errorf("start a saga: %w", err)
@@ -40,7 +42,7 @@ func (s *Sagas[TTx, In]) Start(ctx context.Context, tx TTx, in In) (Started, err
 	return Started{ID: row.ID, New: fresh}, nil
 }
 
-// StartAll is Start for many inputs, in one statement. After an error the caller has to roll tx back.
+// StartAll is like Start for many inputs, in one statement. After an error the caller must roll tx back.
 func (s *Sagas[TTx, In]) StartAll(ctx context.Context, tx TTx, ins []In) ([]Started, error) {
 	if err := s.definition.faults; err != nil {
 		return nil, fmt.Errorf("start sagas: %w", err)
@@ -60,9 +62,9 @@ func (s *Sagas[TTx, In]) StartAll(ctx context.Context, tx TTx, ins []In) ([]Star
 	return out, nil
 }
 
-// StartNow is Start without a transaction of the caller. The saga is committed when StartNow returns. Starts
-// that come at the same time share a commit. After an error of the database or of ctx the saga may have
-// started: call StartNow again with the same input.
+// StartNow is like Start, but uses a transaction of the engine. The saga is committed when StartNow returns.
+// Concurrent calls share a commit. After an error of the database or of ctx the saga may have started: call
+// StartNow again with the same input.
 func (s *Sagas[TTx, In]) StartNow(ctx context.Context, in In) (Started, error) {
 	if err := s.definition.faults; err != nil {
 		return Started{}, fmt.Errorf("start a saga: %w", err)
@@ -74,9 +76,9 @@ func (s *Sagas[TTx, In]) StartNow(ctx context.Context, in In) (Started, error) {
 	return Started{ID: row.ID, New: fresh}, nil
 }
 
-// Cancel makes the saga of this key turn back, in a transaction of the caller. The engine first settles
-// requests in progress. If the pivot is one of them and took effect, the saga goes on. The error is a
-// *NoSagaError if there is no saga of this key.
+// Cancel turns the saga of this key back, in a transaction of the caller. The engine first waits for the
+// outcome of requests in progress. If the pivot is among these requests and took effect, the saga continues
+// forward. Cancel returns a *NoSagaError if the key has no saga.
 func (s *Sagas[TTx, In]) Cancel(ctx context.Context, tx TTx, key, reason string) (SignalResult, error) {
 	out, nothing, err := s.engine.core.Cancel(ctx, tx, s.definition.body, key, reason)
 	switch {
@@ -88,9 +90,9 @@ func (s *Sagas[TTx, In]) Cancel(ctx context.Context, tx TTx, key, reason string)
 	return SignalResult(out), nil
 }
 
-// Await waits until the saga of this key has ended. It returns at once if this engine ends the saga, and up
-// to a second later if another engine does. Errors: a *NoSagaError if there is no saga of this key; the error
-// of ctx; the error of a database that does not answer within 15 s.
+// Await waits until the saga of this key has ended. It returns immediately when this engine ends the saga,
+// and up to a second later if another engine does. It returns a *NoSagaError if the key has no saga, the
+// error of ctx, or the error of a database that does not answer within 15 s.
 func (s *Sagas[TTx, In]) Await(ctx context.Context, key string) (End, error) {
 	row, st, err := s.engine.core.Await(ctx, s.definition.body.Name, key)
 	if err != nil {
@@ -101,13 +103,13 @@ func (s *Sagas[TTx, In]) Await(ctx context.Context, key string) (End, error) {
 	return end, nil
 }
 
-// Status is the state of a saga at one moment.
+// Status is the state of a saga at the time of the call.
 type Status struct {
 	ID    string
 	State State
 	Stuck bool // the saga waits for an operator
 
-	// Why, Step and Reason say why the saga turned back, as in End.
+	// Why, Step and Reason have the reason for which the saga turned back, as in End.
 	Why, Step, Reason string
 }
 
@@ -122,7 +124,7 @@ const (
 	Compensated  State = "compensated"  // each step that took effect is undone
 )
 
-// Status reads the saga of this key from the database. The error is a *NoSagaError if there is no such saga.
+// Status reads the saga of this key from the database. It returns a *NoSagaError if the key has no saga.
 func (s *Sagas[TTx, In]) Status(ctx context.Context, key string) (Status, error) {
 	row, st, err := s.engine.core.Find(ctx, s.definition.body.Name, key)
 	if err != nil {
@@ -140,16 +142,18 @@ func causeOf(st plan.State) (why, step, reason string) {
 	return "", "", ""
 }
 
-// Answer takes a message as a reply to the saga of this key, in the transaction of a handler of the caller.
-// Use it if the handler also does work of its own with the reply, or if the participants do not know sagas. A
-// message that does not name the command that it answers as its cause answers the command that waits for such
-// a message. Answer returns false if the message has no effect: it is a duplicate, late or unexpected.
+// Answer applies a message as a reply to the saga of this key, in the transaction of the caller's handler.
+// Use it if the handler also does other work with the reply, or if the participants do not use Skald's sagas.
+//
+// If the message names a command as its cause, it answers this command. Otherwise it answers the command that
+// waits for this type of message, if there is exactly one. Answer returns false if the message has no effect,
+// because it is a duplicate, late or unexpected.
 func (s *Sagas[TTx, In]) Answer(ctx context.Context, tx TTx, key string, m skald.Message) (bool, error) {
 	out, err := s.engine.core.Answer(ctx, tx, s.definition.body, key, m)
 	return out == plan.Taken, err
 }
 
-// Receiver receives signals for sagas: Sagas, or Sagas.In.
+// Receiver receives signals for sagas. Sagas is a Receiver, and Sagas.In returns another one.
 type Receiver interface {
 	signal(ctx context.Context, key string, s engine.Signal) (plan.Outcome, error)
 }
@@ -158,7 +162,7 @@ func (s *Sagas[TTx, In]) signal(ctx context.Context, key string, one engine.Sign
 	return s.engine.core.SignalAlone(ctx, s.definition.body, key, one)
 }
 
-// In returns a Receiver that takes signals in tx, a transaction of the caller.
+// In returns a Receiver that applies signals in tx, a transaction of the caller.
 func (s *Sagas[TTx, In]) In(tx TTx) Receiver { return within[TTx, In]{s, tx} }
 
 type within[TTx, In any] struct {
@@ -170,8 +174,8 @@ func (w within[TTx, In]) signal(ctx context.Context, key string, one engine.Sign
 	return w.engine.core.Signal(ctx, w.tx, w.definition.body, key, one)
 }
 
-// Send sends v to the saga of this key. To is a Sagas, which takes the signal in a transaction of its own, or
-// its In. The error is a *NoSagaError if there is no saga of this key.
+// Send sends v to the saga of this key. To is a Sagas, which applies the signal in its own transaction, or
+// the result of Sagas.In. Send returns a *NoSagaError if the key has no saga.
 func (s Signal[T]) Send(ctx context.Context, to Receiver, key string, v T) (SignalResult, error) {
 	one, err := s.with(v)
 	if err != nil {

@@ -13,29 +13,29 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// Request is the request of a CallWith to an external service. Do, LookUp, Cancel and Memory are as in
-// call.Call, so the same functions serve sagas and inboxes. The key of a request is Run.CallKey.
+// Request is the request of a CallWith to another system. Do, LookUp, Cancel and Memory are as in call.Call,
+// so sagas and inboxes can share these functions. The idempotency key of a request is Run.CallKey.
 type Request[TTx, In, Req, Out any] struct {
-	// At is the provider. Its timeout, circuit breaker and limit apply to all its requests together.
+	// At is the provider. All its requests share its timeout, circuit breaker and limit.
 	At *call.Provider
 	// Intent returns the request. It may read in tx; its writes are rolled back.
 	Intent func(ctx context.Context, tx TTx, r Run[In]) (Req, error)
-	// Do, LookUp, Cancel and Memory are as in call.Call. If a request gets no answer, the engine looks up
-	// the outcome, and sends the request again under the same key, until the outcome is known. Only then
-	// may the step be undone.
+	// Do, LookUp, Cancel and Memory are as in call.Call. If a request gets no answer, the engine looks up the
+	// outcome, and sends the request again with the same key, until the outcome is known. The step is not
+	// undone before that.
 	Do     func(ctx context.Context, req Req, key string) (Out, error)
 	LookUp func(ctx context.Context, req Req, key string) (out Out, found bool, err error)
 	Cancel func(ctx context.Context, req Req, key string) (out Out, done bool, err error)
 	Memory time.Duration
 	// Settle writes the consequences of the answer in tx. Nil writes nothing. If Settle rejects an answer
-	// that is not a refusal, the step is done, and the saga turns back and undoes the step.
+	// that is not a refusal, the step is done: the saga turns back and undoes the step.
 	Settle func(ctx context.Context, tx TTx, r Run[In], o call.Outcome[Out]) error
 }
 
-// UndoRequest is a Request that undoes another Request with the output Out.
+// UndoRequest is a request that undoes a Request with the output Out.
 type UndoRequest[TTx, In, Out, Req, Ans any] struct {
 	At *call.Provider
-	// Intent returns the request. The key of the step itself is Run.ForwardKey.
+	// Intent returns the request. Run.ForwardKey is the key of the request that is undone.
 	Intent func(ctx context.Context, tx TTx, r Run[In], out Out) (Req, error)
 	Do     func(ctx context.Context, req Req, key string) (Ans, error)
 	LookUp func(ctx context.Context, req Req, key string) (ans Ans, found bool, err error)
@@ -50,7 +50,7 @@ func outputOf[Out, In any](r Run[In]) (Out, error) {
 	return decodeOutput[Out](r.facts, run.Output)
 }
 
-// CallUndo undoes a Call: an UndoRequest, or a Local.
+// CallUndo undoes a Call. It is an UndoRequest or a Local.
 type CallUndo[TTx, In, Out any] interface {
 	undoes(o *engine.Outside[TTx], in In, out Out) error
 }
@@ -87,10 +87,10 @@ func (u UndoRequest[TTx, In, Out, Req, Ans]) undoes(o *engine.Outside[TTx], _ In
 	return nil
 }
 
-// Call returns a step that sends a request to an external endpoint. The engine stores the request, sends it
-// outside of any transaction, and stores the answer. The function request must depend only on r. The option
-// UndoCall or UndoLocal adds an undo. A refusal (skald.Reject) turns the saga back. CallWith also reads and
-// writes in transactions.
+// Call returns a step that sends a request to another system. The engine stores the request, sends it outside
+// of any transaction, and stores the answer. The function request must depend only on r. The option UndoCall
+// or UndoLocal adds an undo. A refusal (skald.Reject) turns the saga back. Use CallWith for functions that
+// also read or write in transactions.
 func Call[In, Req, Out any](name string, at call.Endpoint[Req, Out], request func(r Run[In]) Req,
 	opts ...Option) *Step[In, Out] {
 	s := newStep[In, Out](name, plan.Call, engine.StepBody{}, false, nil)
@@ -109,8 +109,8 @@ func Call[In, Req, Out any](name string, at call.Endpoint[Req, Out], request fun
 	return s
 }
 
-// UndoCall undoes a Call by another request, made from the output of the step. Run.ForwardKey is the key of
-// the request that is undone.
+// UndoCall undoes a Call by another request. The function request makes it from the output of the step.
+// Run.ForwardKey is the key of the request that is undone.
 func UndoCall[In, Out, Req, Ans any](at call.Endpoint[Req, Ans],
 	request func(r Run[In], out Out) Req) Option {
 	return func(s *spec) {
@@ -151,7 +151,8 @@ func UndoLocal[TTx, In, Out any](undo func(ctx context.Context, tx TTx, r Run[In
 	}
 }
 
-// undoable returns the Call that an option undoes.
+// undoable returns the Call that an option undoes. It returns false, and records a fault, if the option does
+// not fit the step.
 func undoable[In, Out any](s *spec, option string) (o *engine.Outside[any], ok bool) {
 	o, ok = s.body.Tx.(*engine.Outside[any])
 	switch {
@@ -174,8 +175,9 @@ func plain[In, Req, Out any](at call.Endpoint[Req, Out],
 		Intent: func(_ context.Context, _ any, r Run[In]) (Req, error) { return request(r) }}.bound()
 }
 
-// CallWith is like Call, with a Request that reads and writes in transactions of your own database. Settle
-// commits together with the answer. Undo is an UndoRequest, a Local, or nil: see NoEffect.
+// CallWith is like Call, with a Request that reads and writes in transactions of your own database. The
+// writes of Settle commit together with the answer. Undo is an UndoRequest, a Local, or nil; for nil see
+// NoEffect.
 func CallWith[TTx, In, Req, Out any](name string, c Request[TTx, In, Req, Out], undo CallUndo[TTx, In, Out],
 	opts ...Option) *Step[In, Out] {
 	o := &engine.Outside[TTx]{Call: c.bound()}
@@ -201,8 +203,8 @@ func (c Request[TTx, In, Req, Out]) valid() error {
 	return nil
 }
 
-// bound returns the request without its type parameters. A saga has no message for the call: the facts come
-// with the context.
+// bound returns the request without its type parameters. Functions of call.Call receive a message, but a saga
+// has none: they get the facts from the context.
 func (c Request[TTx, In, Req, Out]) bound() engine.Request[TTx] {
 	made := call.Call[TTx, *engine.Facts, Req, Out]{At: c.At, Do: c.Do, LookUp: c.LookUp, Cancel: c.Cancel,
 		Memory: c.Memory,

@@ -9,20 +9,21 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// Mapping moves running sagas of another definition to this one: see Options.Mappings. After a rollback, a
-// mapping from the later definition moves its sagas back; without it, only the later build runs them.
+// Mapping moves running sagas from another definition to this one: see Options.Mappings. After a rollback of
+// a deployment, a mapping from the later definition moves its sagas back. Without this mapping only the later
+// build runs them.
 type Mapping struct {
 	From   string            // Hash of the other definition
 	Rename map[string]string // from the older name of a step to its newer name
-	Skip   []string          // new steps; a saga that is past one skips it
+	Skip   []string          // new steps that sagas beyond them skip
 }
 
-// Change is one difference between two definitions, and its consequence for running sagas.
+// Change is one difference between two definitions, with its consequence for running sagas.
 type Change struct {
 	Step  string
 	What  string
 	Class Class
-	// Begun limits the change to sagas that have begun this step. Empty: all.
+	// Begun limits the change to sagas that have begun this step. Empty means all sagas.
 	Begun string
 }
 
@@ -31,9 +32,9 @@ type Class string
 
 // Classes of changes.
 const (
-	Compatible   Class = "compatible" // they go on
-	NeedsMapping Class = "mapping"    // they go on with a Mapping
-	// Refused means that engines with the newer definition cannot run them: let the older build finish
+	Compatible   Class = "compatible" // the sagas continue
+	NeedsMapping Class = "mapping"    // the sagas continue if there is a Mapping
+	// Refused means that engines with the newer definition cannot run the sagas. Let the older build finish
 	// them.
 	Refused Class = "refused"
 )
@@ -42,8 +43,8 @@ func (c Change) String() string {
 	return plan.Change{Step: c.Step, What: c.What, Class: plan.Class(c.Class), Begun: c.Begun}.String()
 }
 
-// Compare returns the changes for running sagas if newer replaces older. It applies newer's mapping of
-// older, if there is one. Without a change, running sagas go on.
+// Compare returns the changes for running sagas if the definition newer replaces older. It applies newer's
+// mapping from older, if there is one. If there are no changes, running sagas continue.
 func Compare(older, newer Defined) (out []Change) {
 	var m plan.Mapping
 	for _, mapping := range newer.Body().Mappings {
@@ -57,8 +58,8 @@ func Compare(older, newer Defined) (out []Change) {
 	return out
 }
 
-// Write writes definitions, and those of their children, as JSON. `skald saga check --definitions FILE`
-// compares the file with the running sagas.
+// Write writes definitions and the definitions of their children as JSON. The command `skald saga check
+// --definitions FILE` compares the file with the running sagas.
 func Write(w io.Writer, ds ...Defined) error {
 	var all []*engine.Definition
 	for _, d := range ds {

@@ -11,23 +11,24 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// Replies are the replies of a participant to a command. A reply need not name the saga: a message emitted
-// in the command's transaction carries the id of the command as its cause.
+// Replies declares the replies of a participant to a command. A reply need not name the saga: Skald sets the
+// causation id of a message that is emitted in the command's transaction to the id of the command.
 type Replies[Out any] struct {
 	done    skald.Event[Out]
 	refused []Refusal
 }
 
-// Refusal is a reply that refuses a command.
+// Refusal declares a reply that refuses a command.
 type Refusal struct{ reply engine.Reply }
 
-// Reply declares the replies to a command: done, with the output, and the refusals.
+// Reply declares the replies to a command: the event done, whose data is the output of the step, and the
+// refusals.
 func Reply[Out any](done skald.Event[Out], refused ...Refusal) Replies[Out] {
 	return Replies[Out]{done, refused}
 }
 
-// RefusedBy declares a refusal. Why returns its reason, for an operator; if why is nil, the reason is the
-// type of the event.
+// RefusedBy declares a refusal. The function why returns the reason, for operators. If why is nil, the reason
+// is the type of the event.
 func RefusedBy[T any](e skald.Event[T], why func(T) string) Refusal {
 	return Refusal{engine.Reply{Topic: e.Topic, Type: e.Type,
 		Read: func(ctx context.Context, m skald.Message) (json.RawMessage, string, error) {
@@ -55,10 +56,10 @@ func (p Replies[Out]) replies(to *engine.Command) {
 	}
 }
 
-// UndoBy undoes a Command by another command. The engine also sends it if the first command has no reply
-// yet. The participant then undoes the step, or bars a later run of it, and replies in both cases, as
-// inbox.UndoOn does. Both commands have the saga's key. So if the participant has the first command parked
-// or as a dead letter, the undo waits for it.
+// UndoBy undoes a Command by another command. The engine also sends this undo if the first command has no
+// reply yet. The participant then undoes the step, or bars it so that it never runs, and replies in both
+// cases: see inbox.UndoOn. Both commands have the saga's key. So if the participant has the first command
+// parked or as a dead letter, the undo waits for it.
 func UndoBy[In, Cmd, Ans any](e skald.Event[Cmd], payload func(r Run[In]) Cmd, replies Replies[Ans]) Option {
 	return func(s *spec) {
 		if s.kind != plan.Command || s.in != typeOf[In]() {
@@ -74,9 +75,9 @@ func UndoBy[In, Cmd, Ans any](e skald.Event[Cmd], payload func(r Run[In]) Cmd, r
 	}
 }
 
-// Command returns a step that another service runs. The engine writes the command together with the saga's
-// state. Outbox, relay and broker deliver it, under the saga's business key. The step ends with a reply.
-// The option UndoBy adds an undo.
+// Command returns a step that another service runs. The engine writes the command to the outbox together with
+// the saga's state, under the saga's business key. The step ends with a reply. The option UndoBy adds an
+// undo.
 func Command[In, Cmd, Out any](name string, e skald.Event[Cmd], payload func(r Run[In]) Cmd,
 	replies Replies[Out], opts ...Option) *Step[In, Out] {
 	c := commandOf(e, payload, replies)
@@ -88,8 +89,8 @@ func Command[In, Cmd, Out any](name string, e skald.Event[Cmd], payload func(r R
 	return s
 }
 
-// replyFaults returns an error for each reply with the topic and type of a command in these definitions. The
-// engine would take its own command for the reply.
+// replyFaults returns an error for each reply that has the topic and type of a command of these definitions.
+// The engine would handle its own command as the reply.
 func replyFaults(defs ...*engine.Definition) (faults []error) {
 	sent := map[[2]string]string{}
 	commands := func(each func(what string, c *engine.Command)) {

@@ -45,15 +45,15 @@ func decodeOutput[Out any](f *engine.Facts, data json.RawMessage) (out Out, err 
 	return out, nil
 }
 
-// shapeOf returns the JSON structure of a type's values: {"id":string,"lines":[{"sku":string}]}. Types with
-// the same shape can decode each other's values.
+// shapeOf returns the JSON structure of a type's values, for example {"id":string,"lines":[{"sku":string}]}.
+// Types with the same shape can decode each other's values.
 func shapeOf[T any]() string {
 	var s shaper
 	s.shape(typeOf[T](), nil)
 	return s.String()
 }
 
-// readsOf returns the JSON structure that a type can decode, or "" if it is the shape.
+// readsOf returns the JSON structure that a type can decode, or "" if this is the same as shapeOf.
 func readsOf[T any]() string {
 	s := shaper{reads: true}
 	s.shape(typeOf[T](), nil)
@@ -66,7 +66,7 @@ func readsOf[T any]() string {
 // shaper writes the JSON structure of a type.
 type shaper struct {
 	strings.Builder
-	reads bool // the structure that it decodes, not the one that it encodes
+	reads bool // write the structure that the type decodes, not the one that it encodes
 }
 
 func (s *shaper) shape(t reflect.Type, within []reflect.Type) {
@@ -110,7 +110,7 @@ func (s *shaper) shape(t reflect.Type, within []reflect.Type) {
 	case number(k):
 		s.WriteString(s.either("number", sized(t)))
 	default:
-		s.WriteString(name) // no JSON: encoding fails
+		s.WriteString(name) // the type has no JSON, so its encoding fails
 	}
 }
 
@@ -123,14 +123,14 @@ func (s *shaper) either(shape, reads string) string {
 
 func number(k reflect.Kind) bool { return k >= reflect.Int && k <= reflect.Float64 }
 
-// sized returns the kind of a number with its bits: int64 for an int.
+// sized returns the kind of a number with its bits. For an int it is int64.
 func sized(t reflect.Type) string {
 	kind := strings.TrimSuffix(strings.TrimRight(t.Kind().String(), "0123456789"), "ptr")
 	return kind + strconv.Itoa(t.Bits())
 }
 
-// own reports whether a type has its own JSON encoding (or decoding, if s.reads), and its structure, if
-// known.
+// own reports whether a type has its own JSON encoding, or decoding if s.reads is true. As is the resulting
+// structure, or "" if it is unknown.
 func (s *shaper) own(t reflect.Type) (own bool, as string) {
 	is := func(i reflect.Type) bool { return t.Implements(i) || reflect.PointerTo(t).Implements(i) }
 	switch {
@@ -156,7 +156,7 @@ func (s *shaper) fields(t reflect.Type, within []reflect.Type) {
 		if in.Kind() == reflect.Pointer {
 			in = in.Elem()
 		}
-		// VisibleFields lists the fields of an embedded struct, too
+		// VisibleFields also lists the fields of an embedded struct.
 		embedded := f.Anonymous && name == "" && in.Kind() == reflect.Struct
 		if !f.IsExported() || name == "-" && opts == "" || embedded || len(f.Index) > 1 &&
 			!promoted(t, f.Index) {
@@ -197,8 +197,8 @@ func (s *shaper) inText(t reflect.Type) string {
 	return "any"
 }
 
-// promoted reports whether JSON has a field of embedded structs at the outer level. That is so if none of
-// the structs has a JSON name.
+// promoted reports whether JSON moves the fields of embedded structs to the outer object. It does so if none
+// of the structs has a JSON name.
 func promoted(t reflect.Type, index []int) bool {
 	for i := 1; i < len(index); i++ {
 		if f := t.FieldByIndex(index[:i]); f.Tag.Get("json") != "" {

@@ -20,30 +20,34 @@ import (
 	"github.com/skald-go/skald/internal/telemetry"
 )
 
-// EngineOptions of an Engine. The zero value works.
+// EngineOptions has the options of an Engine. The zero value works.
 type EngineOptions struct {
-	// Workers limits the transactions open at a time. Default 16. External calls do not hold a transaction.
+	// Workers limits the open transactions. Default 16. External calls do not hold a transaction.
 	Workers int
-	// MaxSagas limits the sagas in progress at a time in this engine. Default 4,096.
+	// MaxSagas limits the sagas in progress in this engine. Default 4,096.
 	MaxSagas int
-	// Lease is how long an engine that stopped answering keeps a saga. Then another engine takes the saga
-	// over. An external call extends the lease by the call's timeout. Default 10 s.
+	// Lease is the time after which another engine may take over the sagas of an engine that does not answer.
+	// An external call extends the lease by the call's timeout. Default 10 s.
 	Lease time.Duration
-	// MaxPollInterval is the longest pause between two polls for sagas that became due through writes of
-	// other processes. Default 8 s. The pause grows while idle: it is a twentieth of the time since a poll
-	// last found a saga. Timers and writes of this process need no poll. With pgstore.Options.Notify and a
-	// Listener, writes of other processes need none either.
+	// MaxPollInterval is the longest pause between two polls. A poll finds sagas that became due through
+	// writes of other processes. Default 8 s. The pause is a twentieth of the time since a poll last found a
+	// saga, so it grows while the engine is idle.
+	//
+	// Timers and writes of this process need no poll. With pgstore.Options.Notify and a Listener, writes of
+	// other processes need none either.
 	MaxPollInterval time.Duration
-	// Drain limits how long Run waits for steps in progress after its context is done. Default 20 s.
+	// Drain limits the time that Run waits for steps in progress after its context is done. Default 20 s.
 	Drain time.Duration
-	// OutageRetryTime is how long transient failures of a step, or of its undo, are retried without counting
-	// as attempts. Transient are: skald.Outage, a lost connection, a deadlock (40P01), a serialization
-	// failure (40001), a lock timeout (55P03), a cancelled statement or transaction (57014, 25P04), and a
-	// statement cancelled by a context of the function's own. Retries wait as Policy describes. Later
-	// failures count, unless the database does not answer a probe. Default 10 min.
+	// OutageRetryTime is the time for which transient failures of a step, or of its undo, are retried without
+	// counting as attempts. Later failures count, unless the database does not answer a probe. Default 10
+	// min. The waits are those of Policy.
+	//
+	// Transient failures are: skald.Outage, a lost connection, a deadlock (40P01), a serialization failure
+	// (40001), a lock timeout (55P03), a cancelled statement or transaction (57014, 25P04), and a statement
+	// cancelled by the function's own context.
 	OutageRetryTime time.Duration
 
-	Now    func() time.Time           // for waits; times of sagas use the store's clock. Default time.Now
+	Now    func() time.Time           // for pauses; times of sagas use the database's clock. Default time.Now
 	NewID  func(now time.Time) string // ids of sagas. Default UUIDs of version 7
 	Logger *slog.Logger               // gets keys and ids, never inputs or outputs. Default slog.Default()
 	// MeterProvider receives the metrics. Default: OpenTelemetry's global provider.
@@ -70,18 +74,18 @@ func (o *EngineOptions) orDefaults() engine.Options {
 		Metrics: telemetry.NewSaga(telemetry.Providers{Meter: d.MeterProvider})}
 }
 
-// DB is a store for sagas: pgstore, sqlitestore or memstore.
+// DB is the database of an engine: pgstore, sqlitestore or memstore.
 type DB[TTx any] = engine.DB[TTx]
 
-// Engine starts sagas, and runs them during Run. Any number of engines can share a database. Each runs only
-// sagas of its own definitions.
+// Engine starts sagas. While Run runs, it also runs them. Any number of engines can share a database. Each
+// engine runs only sagas of its own definitions.
 type Engine[TTx any] struct {
 	db   DB[TTx]
 	core *engine.Engine[TTx]
 }
 
-// NewEngine returns an engine for these definitions and for those of their children. It returns one error
-// with all faults: of a definition, of a step whose transaction type differs from that of db, or of two
+// NewEngine returns an engine for these definitions and the definitions of their children. It returns one
+// error with all faults: those of each definition, steps whose transaction type differs from that of db, and
 // definitions with the same name.
 func NewEngine[TTx any](db DB[TTx], o *EngineOptions, defs ...Defined) (*Engine[TTx], error) {
 	all := map[string]*engine.Definition{}
@@ -107,7 +111,7 @@ func NewEngine[TTx any](db DB[TTx], o *EngineOptions, defs ...Defined) (*Engine[
 	return &Engine[TTx]{db: db, core: engine.New(db, o.orDefaults(), known)}, nil
 }
 
-// gather adds a definition and its children to all.
+// gather adds a definition and its children to all, and returns the faults that it finds.
 func gather[TTx any](all map[string]*engine.Definition, d *engine.Definition) (faults []error) {
 	if was, ok := all[d.Name]; ok {
 		if was != d {
@@ -131,25 +135,27 @@ func gather[TTx any](all map[string]*engine.Definition, d *engine.Definition) (f
 }
 
 // Run runs sagas until ctx is done. Then it begins no more steps, waits for steps in progress for at most
-// EngineOptions.Drain, and releases its sagas. If a function ignores the end of its
-// context, Run rolls its writes back, and ends two seconds later without it. Run waits for the database
-// during an outage. It returns an error only if waiting cannot help.
+// EngineOptions.Drain, and releases its sagas. If a function ignores the end of its context, Run rolls back
+// the function's writes, and returns two seconds later although the function still runs. During an outage Run
+// waits for the database. It returns an error only for a problem that does not end by waiting, such as
+// missing tables.
 func (e *Engine[TTx]) Run(ctx context.Context) error { return e.core.Run(ctx) }
 
-// Step claims the due sagas and runs each as far as possible, in the caller's goroutine. It is for tests
-// that control the order of events; a program calls Run.
+// Step claims the due sagas, and runs each as far as possible in the caller's goroutine. It returns
+// busy=false if no saga was due. Use it in tests that control the order of events; programs call Run.
 func (e *Engine[TTx]) Step(ctx context.Context) (busy bool, err error) { return e.core.Step(ctx) }
 
 // OtherError is the error of a start whose key already has a saga with a different input.
 type OtherError = engine.OtherError
 
-// Answers registers handlers on in for the replies of participants to the commands of the engine's sagas.
-// Use a separate inbox over the same database. The engine need not run in this process.
+// Answers registers handlers on the inbox in for the replies of participants to the commands of the engine's
+// sagas. Use a separate inbox on the same database. The engine need not run in this process.
 //
-// Replies of one topic that share a transaction (inbox.Options.Batch) write each saga once. If only
-// Commands come next, the same transaction emits them. If no step comes next, it ends the saga. So the
-// function that makes a Command's payload also runs in the process of the inbox. If that function fails or
-// takes longer than 250 ms, the reply is stored and the engine calls the function again.
+// An inbox can handle several replies of one topic in one transaction (inbox.Options.Batch). It then writes
+// each saga once. If only Commands come next, the same transaction emits them. If no step comes next, it ends
+// the saga. So the function that makes a Command's payload also runs in the process of the inbox. If this
+// function fails or takes longer than 250 ms, the inbox only stores the reply, and the engine calls the
+// function again.
 func (e *Engine[TTx]) Answers(in *inbox.Inbox[TTx]) {
 	types := map[string][]string{}
 	for _, k := range e.core.Replies() {
@@ -181,21 +187,21 @@ func (e *Engine[TTx]) Replies() []ReplyKind {
 	return out
 }
 
-// Health is the state of an engine. Counts start at zero with the engine. During an outage of the database
-// the engine is live but not ready, because a restart does not help. docs/operations.md lists the report
-// for each fault, and its delay.
+// Health is the state of an engine. The counts begin at zero when the engine is created. During an outage of
+// the database the engine is live but not ready, because a restart would not help. docs/operations.md lists
+// the state for each fault, and its delay.
 type Health struct {
 	Live       bool   // false only after Run has ended
 	Ready      bool   // the engine claims sagas, and the database answers
-	Why        string // why it is not ready: one line, the innermost cause first
+	Why        string // why the engine is not ready: one line, the innermost cause first
 	InProgress int    // sagas in progress in this engine
 
-	Done, Compensated int64 // sagas that ended here
-	TakenOver         int64 // from processes that ended
-	Refused           int64 // claims of sagas that this build cannot run: see Compare
+	Done, Compensated int64 // sagas that ended in this engine
+	TakenOver         int64 // sagas taken over from processes that ended
+	Refused           int64 // claims of sagas that this build cannot run; see Compare
 	Alarms            int64 // events that need an operator
-	// Replies and Signals are counts by result: taken, early, repeat, late, too late, unknown, foreign or
-	// orphan.
+	// Replies and Signals are counts by result: taken, early, full, repeat, late, too late, unknown, foreign
+	// or orphan.
 	Replies, Signals map[string]int64
 }
 
@@ -214,7 +220,7 @@ func (e *Engine[TTx]) Health() Health {
 	return out
 }
 
-// Status returns the state for skald.Run and package health.
+// Status returns the engine's state for skald.Run and package health.
 func (e *Engine[TTx]) Status() skald.Status {
 	h := e.core.Health()
 	return skald.Status{Name: "saga engine", Stage: skald.Handling, Live: h.Live, Ready: h.Ready, Why: h.Why}

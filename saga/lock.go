@@ -12,21 +12,23 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// MaxEntities is the limit of entities in a Lock.
+// MaxEntities limits the entities of a Lock.
 const MaxEntities = 1000
 
-// Lock returns a step that ends once the saga has locked all its entities. No other saga gets one of them
-// until this saga has ended, or has undone all steps after the Lock. It is a semantic lock: it holds no
-// transaction open, and locks no rows against code that does not check with Held. Sagas that wait for an
-// entity get it in the order of arrival. A saga gets all its entities at once, and it has at most one Lock,
-// counting its children's. So two sagas never deadlock. The parent keeps the entities of a child until the
-// parent's own end.
+// Lock returns a step that ends when the saga has locked all its entities. No other saga gets one of these
+// entities until this saga has ended, or has undone all steps after the Lock. Sagas that wait for an entity
+// get it in the order of arrival.
+//
+// This is a semantic lock: it holds no transaction open and locks no rows. Other code, such as a handler of
+// an inbox, does not wait for it: such code must check with Held.
+//
+// A saga gets all its entities at the same time. It has at most one Lock, including the Locks of its
+// children. So two sagas never deadlock. The entities of a child stay locked until the parent ends.
 //
 // The engine calls entities once, and again only after an error. The function must depend only on r. Space
-// and key of an entity are texts of 1 to 255 bytes. Without an entity the step ends at once. After Timeout
-// the step fails; after the pivot it gets stuck instead and keeps its place in the queue. By default it
-// waits as long as the saga lasts. An inbox or a request that locks the same entities for its transaction
-// does not wait for the saga: it checks with Held.
+// and key of an entity are texts of 1 to 255 bytes. If there are no entities, the step ends immediately.
+// After Timeout the step fails; after the pivot it gets stuck instead, and keeps its place in the queues. By
+// default there is no timeout.
 func Lock[In any](name string, entities func(r Run[In]) []store.Lock, opts ...Option) *Step[In, struct{}] {
 	b := engine.StepBody{Lock: func(f *engine.Facts) ([]store.Lock, error) {
 		r, err := runOf[In](f)
@@ -64,18 +66,20 @@ func validEntities(es []store.Lock) error {
 	return nil
 }
 
-// Holder is a saga that holds an entity. A child holds it for its parent and siblings, too.
+// Holder is a saga that holds an entity. A child holds it also for its parent and siblings.
 type Holder struct {
 	store.Lock           // the entity
-	Name, Key  string    // of the saga
-	Since      time.Time // the time when it joined the queue
+	Name, Key  string    // name and key of the saga
+	Since      time.Time // time at which the saga joined the queue
 }
 
-// Held returns the holders of entities, read in a transaction of the caller. A saga may hold an entity
-// while it waits for its other entities. At READ COMMITTED the result holds until the transaction ends if
-// the caller has locked the entities: by inbox Transaction.Entities, by package httpidem, or by lock.In. At
-// a higher isolation level the result may contain a saga that released the entity since the transaction
-// began. A handler that must not change a held entity returns skald.RetryAfter.
+// Held returns the holders of entities. It reads in tx, a transaction of the caller. A saga may hold an
+// entity while it waits for its other entities. A handler that must not change a held entity returns
+// skald.RetryAfter.
+//
+// At READ COMMITTED, the result stays true until tx ends if tx has locked the entities: by inbox
+// Transaction.Entities, by package httpidem, or by lock.In. At a higher isolation level, the result may
+// contain a saga that released the entity after tx began.
 func Held[TTx any](ctx context.Context, e *Engine[TTx], tx TTx, entities ...store.Lock) ([]Holder, error) {
 	if err := validEntities(entities); err != nil {
 		return nil, fmt.Errorf("read the holders of entities: %w", err)

@@ -9,46 +9,47 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// Handle is a step of any type, for After.
+// Handle is a step with any types, for use in After.
 type Handle interface {
 	// Name returns the name of the step.
 	Name() string
 	of() *spec
 }
 
-// Option of a step.
+// Option is an option of a step.
 type Option func(*spec)
 
 // Policy limits the attempts of a step, or of its undo.
 type Policy struct {
-	// Attempts is the limit. Default: 10; 20 for an undo and after the pivot; 1 for a Command. Negative means
-	// no limit.
+	// Attempts is the limit of attempts. Default: 10; 20 for an undo and for steps after the pivot; 1 for a
+	// Command. Negative means no limit.
 	Attempts        int
-	InitialInterval time.Duration // wait after the first failure; it doubles. Default 100 ms
-	MaxInterval     time.Duration // longest wait, before jitter of up to 50 %. Default 1 min
-	// Timeout of one attempt. For Do it limits the function's context; default 30 s. If the function
-	// ignores its context, the attempt counts, and this process does not call the function again before it
-	// returns. The function keeps a connection until then. For Command and Child, Timeout limits the wait
-	// for the reply, for Wait the wait for the signal, for Lock the wait for the entities. Default there:
-	// as long as the saga lasts, and 5 min for the reply to an undo. A Call has the timeout of its
-	// provider.
+	InitialInterval time.Duration // wait after the first failure; doubles with each failure. Default 100 ms
+	MaxInterval     time.Duration // longest wait; jitter adds up to 50 %. Default 1 min
+	// Timeout limits one attempt of a Do: its function's context ends. Default 30 s. If the function ignores
+	// its context, the attempt counts as failed, and the function keeps a connection until it returns. This
+	// process does not call the function again before that.
+	//
+	// For other steps, Timeout limits the wait: of a Command for its reply, of a Child for its end, of a Wait
+	// for its signal, of a Lock for its entities. By default these waits have no limit, except 5 min for the
+	// reply to an undo. A Call ignores Timeout, and has the timeout of its provider.
 	Timeout time.Duration
 }
 
-// spec is a step before it is listed in a saga.
+// spec is a step while its definition is built.
 type spec struct {
 	name     string
 	kind     plan.Kind
 	in, out  reflect.Type
 	after    []Handle
-	placed   bool // by After or AtStart
+	placed   bool // After or AtStart is given
 	pivot    bool
 	noEffect bool
 	lapses   bool
-	own      bool // OwnCommit
+	own      bool // OwnCommit is given
 	undo     bool
 	signal   string
-	child    string // the name of its definition
+	child    string // of a Child: the name of its definition
 	locks    bool   // of a Child: its definition locks entities
 	shape    string
 	reads    string
@@ -62,8 +63,8 @@ func (s *spec) fault(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Errorf(format, args...))
 }
 
-// After begins a step once all of these steps are done or skipped. By default a step follows the step
-// listed before it.
+// After lets a step begin when all of these steps are done or skipped. Without After and AtStart, a step
+// follows the step listed before it.
 func After(steps ...Handle) Option {
 	return func(s *spec) {
 		s.placed, s.after = true, append(s.after, steps...)
@@ -73,26 +74,27 @@ func After(steps ...Handle) Option {
 	}
 }
 
-// AtStart begins a step at the start of the saga.
+// AtStart lets a step begin when the saga starts.
 func AtStart() Option { return func(s *spec) { s.placed = true } }
 
-// Pivot marks a step as the point of no return: once it is done, nothing is undone. Each other step must
-// come before or after the pivot. Steps after it are retried until they succeed, or get stuck.
+// Pivot makes a step the point of no return: after it is done, no step is undone. Each other step must come
+// before or after the pivot. Steps after the pivot are retried until they succeed, or get stuck.
 func Pivot() Option { return func(s *spec) { s.pivot = true } }
 
-// NoEffect declares that a step before the pivot needs no undo: it only reads, or its effect is harmless.
+// NoEffect declares that a step before the pivot needs no undo, because it only reads or its effect is
+// harmless.
 func NoEffect() Option { return func(s *spec) { s.noEffect = true } }
 
-// OwnCommit runs a Do, and its undo, in a transaction that no other step shares. By default consecutive
-// local steps share a transaction. Use OwnCommit for a step that changes settings of the transaction, holds
-// locks that others need, or is slow. On database/sql, use it for a step that leaves a goroutine or a
-// savepoint behind: a *sql.Tx stays usable after its function returns.
+// OwnCommit runs a Do and its undo in a transaction that no other step shares. By default consecutive local
+// steps share a transaction. Use OwnCommit for a step that is slow, that changes settings of the transaction,
+// or that holds locks that others need. On database/sql, also use it for a step that leaves a goroutine or a
+// savepoint behind, because a *sql.Tx is still usable after the step's function returns.
 func OwnCommit() Option { return func(s *spec) { s.own, s.body.OwnCommit = true, true } }
 
-// SkipOnTimeout skips a Wait after its Timeout. By default the Wait fails then.
+// SkipOnTimeout skips a Wait when its Timeout ends. By default the Wait fails then.
 func SkipOnTimeout() Option { return func(s *spec) { s.lapses = true } }
 
-// Retry sets the policy of a step. If p has no Timeout, an earlier Timeout option remains in force.
+// Retry sets the policy of a step. If p has no Timeout, the Timeout of an earlier option stays.
 func Retry(p Policy) Option {
 	return func(s *spec) {
 		if p.Timeout == 0 {
@@ -102,15 +104,16 @@ func Retry(p Policy) Option {
 	}
 }
 
-// RetryUndo sets the policy for the undo of a step, and for finding out before that whether the step took
-// effect.
+// RetryUndo sets the policy for the undo of a step. It also applies when the engine finds out, before the
+// undo, whether the step took effect.
 func RetryUndo(p Policy) Option { return func(s *spec) { s.back = p } }
 
 // Timeout sets only Policy.Timeout.
 func Timeout(d time.Duration) Option { return func(s *spec) { s.try.Timeout = d } }
 
-// When skips a step if is returns false. The next steps then begin; read the output with OutputIfRun. The
-// engine calls is once, when the steps before are done or skipped. The function must depend only on r.
+// When skips a step if the function is returns false. The next steps then begin; they read the output with
+// OutputIfRun. The engine calls is once, when the previous steps are done or skipped. The function must
+// depend only on r.
 func When[In any](is func(r Run[In]) bool) Option {
 	return func(s *spec) {
 		if s.in != typeOf[In]() {
@@ -130,10 +133,10 @@ func When[In any](is func(r Run[In]) bool) Option {
 	}
 }
 
-// Each runs a step once for each occurrence, in parallel: for example, for each line of an order. The
-// engine calls of once, when the steps before are done or skipped. An occurrence is a text of 1 to 255
-// bytes, and no two are equal. Without an occurrence the step is skipped. Run.Occurrence is the occurrence
-// of a call.
+// Each runs a step once for each occurrence, in parallel: for example for each line of an order. The engine
+// calls the function of once, when the previous steps are done or skipped. It returns different texts of 1 to
+// 255 bytes. If it returns none, the step is skipped. Run.Occurrence is the occurrence for which a function
+// is called.
 func Each[In any](of func(r Run[In]) []string) Option {
 	return func(s *spec) {
 		if s.in != typeOf[In]() {

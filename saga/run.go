@@ -9,19 +9,19 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// Run describes the saga and the attempt to the function of a step.
+// Run describes the saga and the attempt. The engine passes it to the functions of steps.
 type Run[In any] struct {
-	In         In     // the stored input; each function gets its own copy
+	In         In     // the stored input; each call gets its own copy
 	ID         string // the id of the saga, unique even among sagas with the same key
 	Key        string // the business key
-	Occurrence string // the occurrence of a step with Each; else ""
+	Occurrence string // the occurrence, if the step has Each
 	Attempt    int    // 1 is the first
 
 	facts *engine.Facts
 }
 
-// CallKey returns an idempotency key for external requests of this step: 32 hexadecimal digits. The key is
-// the same for each attempt. The undo has another key.
+// CallKey returns an idempotency key for external requests of this step: 32 hexadecimal digits. All attempts
+// have the same key; the undo has a different key.
 func (r Run[In]) CallKey() string {
 	if r.facts == nil {
 		return ""
@@ -29,7 +29,7 @@ func (r Run[In]) CallKey() string {
 	return r.facts.CallKey()
 }
 
-// ForwardKey returns the CallKey of the step itself, for use by its undo.
+// ForwardKey returns, for use in an undo, the CallKey of the step that it undoes.
 func (r Run[In]) ForwardKey() string {
 	if r.facts == nil {
 		return ""
@@ -61,9 +61,9 @@ func (s *Step[In, Out]) of() *spec { return s.spec }
 // Name returns the name of the step.
 func (s *Step[In, Out]) Name() string { return s.spec.name }
 
-// Output returns the output of s to a later step. If s has occurrences, it returns the output of r's
+// Output returns the output of s to a later step. If s has occurrences, it returns the output for r's
 // occurrence; Outputs returns all of them. If s does not come before the current step, or may have been
-// skipped, the current step fails without a retry: see OutputIfRun.
+// skipped, the current step fails without a retry. See OutputIfRun.
 func (s *Step[In, Out]) Output(r Run[In]) Out {
 	var out Out
 	if err := s.fault(r); err != nil {
@@ -93,7 +93,7 @@ func (s *Step[In, Out]) OutputIfRun(r Run[In]) (Out, bool) {
 	return s.read(r, r.Occurrence)
 }
 
-// Outputs returns the outputs of the occurrences of s that were not skipped, by occurrence.
+// Outputs returns the outputs of s by occurrence. It omits occurrences that were skipped.
 func (s *Step[In, Out]) Outputs(r Run[In]) map[string]Out {
 	if err := s.fault(r); err != nil {
 		r.fail(err)
@@ -110,7 +110,7 @@ func (s *Step[In, Out]) Outputs(r Run[In]) map[string]Out {
 	return all
 }
 
-// fault returns an error if r may not read s.
+// fault returns an error if the function that r belongs to must not read s.
 func (s *Step[In, Out]) fault(r Run[In]) error {
 	f := r.facts
 	if f == nil {

@@ -3,16 +3,18 @@
 // A definition is a plain value. It lists each step together with its undo:
 //
 //	hold   := saga.Do("hold", reserve, release)             // in your own transaction
-//	charge := saga.Call("charge", gateway, bill, saga.UndoCall(refunds, refund)) // a request to the outside
+//	charge := saga.Call("charge", gateway, bill, saga.UndoCall(refunds, refund)) // a request to another system
 //	ship   := saga.Command("ship", ShipParcel, parcel, saga.Reply(Shipped), saga.Pivot())
 //	orders := saga.New("order", &saga.Options[Order]{Key: orderID, Deadline: 10 * time.Minute}, hold, charge, ship)
 //
-// A step follows the step listed before it, unless After or AtStart places it. The saga turns back if a
-// step is rejected or fails its last attempt, if the deadline passes, or if somebody cancels. The engine
-// then waits for the outcome of requests in progress, and undoes the steps that took effect, in the reverse
-// of the order in which they began. Once the pivot is done, the saga no longer turns back.
+// A step follows the step listed before it, unless After or AtStart places it.
 //
-// The engine may call a function again after a crash or a failed commit. Writes in the function's
+// The saga turns back if a step is rejected or fails its last attempt, if the deadline passes, or if your
+// code cancels the saga. The engine then waits for the outcome of requests in progress. It undoes the steps
+// that took effect, in the reverse of the order in which they began. After the pivot is done, the saga does
+// not turn back.
+//
+// The engine may call a function again after a crash or a failed commit. The writes in the function's
 // transaction are committed once.
 package saga
 
@@ -28,18 +30,19 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// Options of a definition. Key is required.
+// Options has the options of a definition. Key is required.
 type Options[In any] struct {
-	// Key returns the business key of a saga, for example "o-1": 1 to 255 bytes. A definition has one saga
-	// for each key.
+	// Key returns the business key of a saga, for example "o-1": a text of 1 to 255 bytes. A definition has
+	// one saga for each key.
 	Key func(In) string
-	// Deadline limits the time from the start to the pivot, or to the end if there is no pivot. Then the
-	// saga turns back. After the pivot, a passed deadline only raises an alarm. Default: none.
+	// Deadline limits the time from the start to the pivot, or to the end if there is no pivot. When it
+	// passes, the saga turns back. If the pivot is done, the saga continues and the engine logs an alarm.
+	// Default: no deadline.
 	Deadline time.Duration
 	// MaxBytes limits the size of the input, and of each output, as JSON. Default 64 KiB, at most 900 KiB.
 	MaxBytes int
-	// Mappings move running sagas of older definitions to this one. If Compare finds an older definition
-	// compatible, its sagas need no mapping.
+	// Mappings move running sagas of older definitions to this one. A definition that Compare finds
+	// compatible needs no mapping.
 	Mappings []Mapping
 }
 
@@ -47,7 +50,7 @@ type Options[In any] struct {
 const (
 	DefaultBytes = 64 << 10
 	MostBytes    = 900 << 10
-	MaxKey       = 255 // of a business key, an occurrence, and a name
+	MaxKey       = 255 // limit of a business key, an occurrence, and a name
 	MaxSteps     = 1000
 )
 
@@ -70,13 +73,14 @@ type Defined interface {
 }
 
 // StepOf is a step of a saga with the input In. Do, Exec, Call, CallWith, Command, Wait, Until, Child and
-// Lock return one.
+// Lock return such a step.
 type StepOf[In any] interface {
 	Handle
 	takes(In)
 }
 
-// New returns a definition. Faults reports its errors; NewEngine refuses a definition that has any.
+// New returns a definition. If the definition has errors, Faults returns them, and NewEngine refuses the
+// definition.
 func New[In any](name string, o *Options[In], steps ...StepOf[In]) *Definition[In] {
 	if o == nil {
 		o = &Options[In]{}
@@ -154,7 +158,8 @@ func joined(name string, faults []error) error {
 	return fmt.Errorf("saga %q: %w", name, errors.Join(faults...))
 }
 
-// encoder returns a function that checks and encodes an input at the start, before any step can fail on it.
+// encoder returns the function that checks and encodes an input at the start, so that no step can fail
+// because of it.
 func encoder[In any](name string, key func(In) string, most int) func(any) (string, json.RawMessage, error) {
 	return func(v any) (string, json.RawMessage, error) {
 		in, ok := v.(In)

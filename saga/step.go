@@ -26,13 +26,13 @@ func newStep[In, Out any](name string, kind plan.Kind, b engine.StepBody, undo b
 	return step
 }
 
-// Do returns a step that writes to your own database. The writes of do in tx commit together with the
-// saga's next state. Undo receives the output of do, and runs only if do was committed. Undo may be nil:
-// see NoEffect.
+// Do returns a step that writes to your own database. The writes of do in tx commit together with the saga's
+// next state. Undo receives the output of do, and runs only if do was committed. Undo may be nil: see
+// NoEffect. The output is stored as JSON.
 //
-// An error of skald.Reject turns the saga back, and publishes the events of that error. An error of
-// skald.Permanent is not retried. After skald.RetryAfter the attempt is not counted. Any other error is
-// retried by the policy of Retry. The output is stored as JSON.
+// If do returns an error of skald.Reject, the saga turns back, and the engine publishes the events of that
+// error. An error of skald.Permanent is not retried. An attempt that returns skald.RetryAfter does not count.
+// All other errors are retried by the policy of Retry.
 func Do[TTx, In, Out any](name string, do func(ctx context.Context, tx TTx, r Run[In]) (Out, error),
 	undo func(ctx context.Context, tx TTx, r Run[In], out Out) error, opts ...Option) *Step[In, Out] {
 	local := &engine.Local[TTx]{Do: func(ctx context.Context, tx TTx, f *engine.Facts) (json.RawMessage,
@@ -57,7 +57,7 @@ func Do[TTx, In, Out any](name string, do func(ctx context.Context, tx TTx, r Ru
 	return s
 }
 
-// Exec is like Do, for functions without output.
+// Exec is like Do, for functions without an output.
 func Exec[TTx, In any](name string, do func(ctx context.Context, tx TTx, r Run[In]) error,
 	undo func(ctx context.Context, tx TTx, r Run[In]) error, opts ...Option) *Step[In, struct{}] {
 	var some func(context.Context, TTx, Run[In]) (struct{}, error)
@@ -90,8 +90,9 @@ func undoing[TTx, In, Out any](undo func(context.Context, TTx, Run[In], Out) err
 	}
 }
 
-// Until returns a step that ends at a time, by the store's clock. The engine calls at once. A time in the
-// past ends the step immediately. A time more than ten years ahead is an error.
+// Until returns a step that ends at a time, by the database's clock. The engine calls the function once, when
+// the step begins. A time in the past ends the step immediately. A time more than ten years ahead is an
+// error.
 func Until[In any](name string, at func(r Run[In]) time.Time, opts ...Option) *Step[In, struct{}] {
 	s := newStep[In, struct{}](name, plan.Wait, engine.StepBody{Until: func(f *engine.Facts) (time.Time,
 		error) {
@@ -111,16 +112,16 @@ func Until[In any](name string, at func(r Run[In]) time.Time, opts ...Option) *S
 	return s
 }
 
-// Signal is the declaration of a signal, shared by the saga that waits for it and by its senders.
+// Signal declares a signal. The saga that waits for it and its senders share the declaration.
 type Signal[T any] struct {
 	Name string
 
 	occurrence string
 }
 
-// Wait returns a step that ends when the saga receives the signal: a person approved, or a webhook was
-// called. A signal that arrives before the step begins is stored for the step. After Timeout the step
-// fails, or is skipped with SkipOnTimeout.
+// Wait returns a step that ends when the saga receives the signal: for example, a person approved or a
+// webhook was called. A signal that arrives before the step begins is stored for the step. After Timeout the
+// step fails, or is skipped if the step has SkipOnTimeout.
 func Wait[In, T any](name string, signal Signal[T], opts ...Option) *Step[In, T] {
 	s := newStep[In, T](name, plan.Wait, engine.StepBody{}, false, append([]Option{NoEffect()}, opts...))
 	if s.spec.signal = signal.Name; signal.Name == "" {
@@ -131,13 +132,13 @@ func Wait[In, T any](name string, signal Signal[T], opts ...Option) *Step[In, T]
 
 // ChildOutput is the output of a Child.
 type ChildOutput struct {
-	ID  string // of the child's saga
-	Key string // its business key
+	ID  string // id of the child
+	Key string // business key of the child
 }
 
-// Child returns a step that runs another saga. The step is done when the child is done, and rejected if the
-// child turned back. To undo the step, the engine undoes the child's steps from the last to the first. A
-// child that is done and has a pivot cannot be undone.
+// Child returns a step that runs another saga. The step is done when the child is done. It is rejected if the
+// child turned back. To undo the step, the engine undoes the child's steps in reverse order. A child that is
+// done and has a pivot cannot be undone.
 func Child[In, CIn any](name string, d *Definition[CIn], input func(r Run[In]) CIn,
 	opts ...Option) *Step[In, ChildOutput] {
 	b, undo := engine.StepBody{}, false
