@@ -1,5 +1,5 @@
-// This file follows one message through an attempt: guard suspects, begin and take in, decide, run the
-// handler, commit or park.
+// This file makes one attempt at a message. It guards suspects, begins the transaction, decides, runs the
+// handler, and commits or parks the message.
 
 package exec
 
@@ -19,23 +19,24 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// hintEvery is the pause after a hint that another process handles the message.
+// hintEvery is the pause after the hint reports that another process handles the message.
 const hintEvery = 50 * time.Millisecond
 
-// Work handles a job. It returns a result for each message, and the next job if its transaction was begun
-// already.
+// Work handles a job and returns a result for each message. If its commit began the transaction of the next
+// job, Work also returns that job.
 func (d *Worker[TTx]) Work(ctx context.Context,
 	job []*partition.Entry) (rs []Result, next []*partition.Entry) {
 	d.at, d.next = nil, nil
-	if len(job) == 1 { // the commit of a batch begins no other message
+	if len(job) == 1 { // the commit of a batch begins no other transaction
 		d.at = job[0]
 	}
 	rs = d.x.Work(ctx, job)
 	return rs, d.next
 }
 
-// Work handles a job and returns a result for each message. If a hint reports that another process has a
-// message, that message waits at its place, for at most Config.Wait. The database decides.
+// Work handles a job and returns a result for each message. If the hint reports that another process has a
+// message, that message waits in its partition, for at most Config.Wait. After that only the database
+// decides.
 func (x *Executor[TTx]) Work(ctx context.Context, job []*partition.Entry) []Result {
 	if len(job) > 1 {
 		return x.workBatch(ctx, job)
@@ -53,7 +54,7 @@ func (x *Executor[TTx]) Work(ctx context.Context, job []*partition.Entry) []Resu
 	return []Result{x.attempt(ctx, e)}
 }
 
-// asksHint reports whether to ask the hint before the intake of e.
+// asksHint reports whether to ask the hint about e before the intake.
 func (x *Executor[TTx]) asksHint(ctx context.Context, e *partition.Entry) bool {
 	if x.o.Ahead == nil || e.Parked != nil || e.Suspect || e.Alone || !e.Readable() || !x.HasKey() {
 		return false
@@ -63,16 +64,16 @@ func (x *Executor[TTx]) asksHint(ctx context.Context, e *partition.Entry) bool {
 }
 
 // collisions is the maximum number of immediate retries after collisions with other transactions. One more
-// collision is an outage.
+// collision counts as an outage.
 const collisions = 8
 
-// attempt attempts e in a trace span. It retries after a collision.
+// attempt makes an attempt at e in a trace span. It retries immediately after a collision.
 func (x *Executor[TTx]) attempt(ctx context.Context, e *partition.Entry) Result {
 	ctx, span := x.o.Telemetry.Process(ctx, &e.Message, e.Again+1)
 	begun := time.Now()
 	e.HintsNow, e.Begun = 0, begun
 	most := collisions
-	if e.Troubled() { // it waits for a later attempt
+	if e.Troubled() { // after a collision it waits for a later attempt
 		most = 0
 	}
 	r := x.once(ctx, e)
@@ -87,7 +88,8 @@ func (x *Executor[TTx]) attempt(ctx context.Context, e *partition.Entry) Result 
 	return r
 }
 
-// once takes e, and makes its outside call or the call that its handler intends. A panic fails e.
+// once makes an attempt at e without a retry. It also makes the outside call of e, or the call that its
+// handler plans. After a panic e fails.
 func (x *Executor[TTx]) once(ctx context.Context, e *partition.Entry) (r Result) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -106,15 +108,16 @@ func (x *Executor[TTx]) once(ctx context.Context, e *partition.Entry) (r Result)
 	return r
 }
 
-// panicError returns the error of e after a panic with v outside of the user's functions. The message fails,
-// and the process continues.
+// panicError returns the error of e after a panic with v in Skald's own code. The message fails, and the
+// process continues.
 func panicError(e *partition.Entry, v any) error {
 	return fmt.Errorf("handle %s: %w", e.TypeAndName(),
 		failure.Legible(&failure.PanicError{Value: v, Stack: debug.Stack()}))
 }
 
-// take attempts e once. After handled, duplicate or rejected, the database has its mark. After queued, later,
-// failed or dead, it has the message. After any other ending the message may be attempted again.
+// take makes one attempt at e, without its outside call. If the ending is Handled, Duplicate or Rejected, the
+// database has the mark of e. If it is Queued, Later, Failed or Dead, the database has the message. After any
+// other ending the message may be attempted again.
 func (x *Executor[TTx]) take(ctx context.Context, e *partition.Entry) Result {
 	// Guard suspects.
 	if err := e.Unreadable(); err != nil {
@@ -126,7 +129,7 @@ func (x *Executor[TTx]) take(ctx context.Context, e *partition.Entry) Result {
 		}
 	}
 
-	// Begin and take in, unless the commit of the previous message did.
+	// Begin the transaction, unless the commit of the previous message began it.
 	ctx, cancel := context.WithTimeoutCause(ctx, x.o.Handle+x.o.Wait, failure.ErrTimeout)
 	defer cancel()
 	intake, unit := x.takeBegun(ctx, e)
@@ -151,7 +154,7 @@ func (x *Executor[TTx]) take(ctx context.Context, e *partition.Entry) Result {
 // mostHintsNow is the maximum number of immediate retries after skald.RetryNow.
 const mostHintsNow = 16
 
-// carryOut decides about e after its intake, runs its handler, and commits or parks e.
+// carryOut decides about e after the intake, runs its handler, and commits or parks e.
 func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	intake store.Intake) (r Result) {
 	defer func() {
@@ -160,17 +163,17 @@ func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit s
 		}
 	}()
 
-	if !e.Suspect && !e.Alone && !e.Troubled() && e.Again == 0 { // otherwise no hooks run after the commit
+	if !e.Suspect && !e.Alone && !e.Troubled() && e.Again == 0 { // only first attempts run commit hooks
 		ctx = lending.Watch(ctx)
 	}
 
 	// Decide.
-	d, err := x.decided(ctx, e, unit, intake.Marks[0].Fingerprint)
+	d, err := x.decideAfterIntake(ctx, e, unit, intake.Marks[0].Fingerprint)
 	switch {
 	case err != nil:
 		return x.handlerFailed(ctx, e, unit, err)
 	case d.Do == decide.Undo:
-		ctx = undoing(ctx, e)
+		ctx = withUndoneStep(ctx, e)
 	case d.Do != decide.Handle:
 		return x.withoutHandler(ctx, e, unit, intake, d)
 	}
@@ -183,7 +186,7 @@ func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit s
 	case known:
 		return x.finishKnown(ctx, e, unit, intake)
 	}
-	reply, err := x.run(fenced(ctx, intake.Locks, unit.Found().Locks), e, unit)
+	reply, err := x.run(withVersions(ctx, intake.Locks, unit.Found().Locks), e, unit)
 
 	// Commit or park.
 	a := answerOf(err, e.HintsNow < mostHintsNow && ctx.Err() == nil)
@@ -206,7 +209,7 @@ func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit s
 	return x.handlerFailed(ctx, e, unit, fmt.Errorf("handle %s: %w", e.TypeAndName(), err))
 }
 
-// withoutHandler carries out a decision that runs no handler.
+// withoutHandler carries out a decision that needs no handler.
 func (x *Executor[TTx]) withoutHandler(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	intake store.Intake, d decide.Decision) Result {
 	print := intake.Marks[0].Fingerprint

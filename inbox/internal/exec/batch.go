@@ -20,13 +20,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// This file handles jobs of several messages that share transactions. Sharing saves only time: each message
-// ends as it would alone. If a message fails, the transaction is rolled back and no message is charged. Then
-// the guilty message runs alone, at its place, and the others share again: each handler runs at most once
-// more.
+// This file handles jobs of several messages that share transactions. Sharing only saves time: each message
+// ends as it would alone. If a message fails, the transaction is rolled back, and this failure counts for no
+// message. Then the failing message runs alone, at its place in the order. The other messages share again. So
+// each handler runs at most once more.
 
-// CanShare reports whether e may share a transaction. Such a message has not failed, may not have crashed a
-// process, and makes no outside call. A step of a saga shares only the first attempt to do it.
+// CanShare reports whether e may share a transaction. A message may share if it has not failed, may not have
+// crashed a process, and makes no outside call. A message of a saga step may share only if it does the step
+// and was not parked.
 func (g *registry[TTx]) CanShare(e *partition.Entry) bool {
 	if alone := g.unshared.Load(); alone != nil && (*alone)[e.Kind()] {
 		return false
@@ -35,7 +36,7 @@ func (g *registry[TTx]) CanShare(e *partition.Entry) bool {
 		!e.Suspect && !e.Alone && e.Unreadable() == nil
 }
 
-// runAlone gives each message of k its own transaction from now on. It logs that once.
+// runAlone gives each message of k a transaction of its own from now on. It logs the first call for k.
 func (x *Executor[TTx]) runAlone(k store.Kind) {
 	for {
 		was, next := x.unshared.Load(), map[store.Kind]bool{k: true}
@@ -61,13 +62,13 @@ func (g *registry[TTx]) sharesStep(e *partition.Entry) bool {
 		e.Parked == nil
 }
 
-// member is a message of a batch.
+// member is a message of a batch with the state of its attempt.
 type member struct {
 	e      *partition.Entry
 	intake store.Intake
 	span   trace.Span
 	took   time.Duration
-	ending decide.Ending // of a fresh message, after the commit
+	ending decide.Ending // the ending of a fresh message after the commit
 	hooks  func()        // run after the commit
 }
 
@@ -75,11 +76,11 @@ type member struct {
 type batch[TTx any] struct {
 	x          *Executor[TTx]
 	out        []Result
-	blocked    map[*partition.Chain]bool // keys with a message that stays: later ones stay, too
+	blocked    map[*partition.Chain]bool // chains with a message that must be retried: later ones wait
 	stopped    bool                      // no more messages can be attempted
 	rolledBack bool                      // a transaction was rolled back
 
-	collided time.Duration // in transactions that collided with others
+	collided time.Duration // time in transactions that collided with others
 }
 
 // workBatch handles a job of several messages.
@@ -94,9 +95,10 @@ func (x *Executor[TTx]) workBatch(ctx context.Context, job []*partition.Entry) [
 	return s.out
 }
 
-// nextMembers returns the first of es and the messages that can share its transaction. They have the same
-// settings and the same batch handler, if any. No two of them share an identity or a step, nor an entity if
-// each has its own handler call. No earlier message of their keys is in rest.
+// nextMembers returns the first of es and the messages that can share its transaction. All of them have the
+// same settings and the same batch handler, if any. No two of them share an identity or a step. If each has
+// its own handler call, no two of them share an entity. The other messages are in rest. A message with an
+// earlier message of its key in rest is also in rest.
 func (x *Executor[TTx]) nextMembers(ctx context.Context,
 	es []*partition.Entry) (ms []member, rest []*partition.Entry) {
 	ms = make([]member, 0, len(es))
@@ -110,7 +112,7 @@ func (x *Executor[TTx]) nextMembers(ctx context.Context,
 			intake, err = x.intake(ctx, e)
 		}
 		if i == 0 && err != nil {
-			return []member{{e: e}}, es[1:] // its own attempt reports the error
+			return []member{{e: e}}, es[1:] // the attempt at this message reports the error
 		}
 		if fits = fits && err == nil && (i == 0 || x.shares(ms[0], e, intake)); fits && e.Step != nil {
 			step := [3]string{e.Step.Saga, e.Step.Name, e.Step.Occurrence}
@@ -140,45 +142,46 @@ func (x *Executor[TTx]) shares(first member, e *partition.Entry, intake store.In
 		first.intake.Server == intake.Server && len(first.intake.Steps) == len(intake.Steps)
 }
 
-// Values of guilty that are not an index.
+// Values of failing that are not an index. Failing is the index of the message that failed or needs a
+// transaction of its own.
 const (
-	nobody  = -1 // the transaction itself failed
-	unnamed = -2 // a message failed, and its batch handler returned no index
+	noMessage      = -1 // no message failed, but the transaction
+	unknownMessage = -2 // a message failed, and its batch handler returned no index
 )
 
-// take attempts all of ms in as few transactions as possible.
+// take attempts all of ms, in as few transactions as possible.
 func (s *batch[TTx]) take(ctx context.Context, ms []member) {
 	if ms = s.runnable(ms); len(ms) < 2 {
 		s.alone(ctx, ms)
 		return
 	}
-	guilty, err := s.try(ctx, ms)
+	failing, err := s.try(ctx, ms)
 	s.rolledBack = s.rolledBack || err != nil && !errors.Is(err, errAlone)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
 		s.stopped = true
 		s.runnable(ms)
-	case guilty == nobody:
+	case failing == noMessage:
 		s.failed(ctx, ms, err)
-	case hung(err) != nil:
-		s.hung(ctx, ms, err)
-	case guilty == unnamed:
+	case hungEntries(err) != nil:
+		s.endHung(ctx, ms, err)
+	case failing == unknownMessage:
 		s.take(ctx, ms[:len(ms)/2])
 		s.take(ctx, ms[len(ms)/2:])
 	default:
-		s.again(ctx, ms[:guilty])
-		s.alone(ctx, ms[guilty:guilty+1])
-		s.take(ctx, ms[guilty+1:])
+		s.again(ctx, ms[:failing])
+		s.alone(ctx, ms[failing:failing+1])
+		s.take(ctx, ms[failing+1:])
 	}
 }
 
-// hung ends ms after a handler ignored its context. Its messages are charged: they may not run again while
-// it runs. The others share again.
-func (s *batch[TTx]) hung(ctx context.Context, ms []member, err error) {
-	guilty := hung(err)
+// endHung ends ms after a handler ignored the end of its context. The messages of that handler fail: they may
+// not run again while the handler runs. The other messages share again.
+func (s *batch[TTx]) endHung(ctx context.Context, ms []member, err error) {
+	failing := hungEntries(err)
 	for len(ms) > 0 {
-		n := slices.IndexFunc(ms, func(m member) bool { return slices.Contains(guilty, m.e) })
+		n := slices.IndexFunc(ms, func(m member) bool { return slices.Contains(failing, m.e) })
 		if n < 0 {
 			s.take(ctx, ms)
 			return
@@ -195,37 +198,39 @@ func (s *batch[TTx]) hung(ctx context.Context, ms []member, err error) {
 	}
 }
 
-// again attempts the messages before a guilty one. Their handlers have succeeded once.
+// again attempts the messages before a failing one. The handlers of these messages have already succeeded
+// once.
 func (s *batch[TTx]) again(ctx context.Context, ms []member) {
 	if ms = s.runnable(ms); len(ms) < 2 {
 		s.alone(ctx, ms)
 		return
 	}
-	if guilty, err := s.try(ctx, ms); err != nil && guilty == nobody {
+	if failing, err := s.try(ctx, ms); err != nil && failing == noMessage {
 		s.failed(ctx, ms, err)
 	} else if err != nil {
 		s.alone(ctx, ms)
 	}
 }
 
-// try calls transact. If the transaction collided with another one, no message is guilty.
-func (s *batch[TTx]) try(ctx context.Context, ms []member) (guilty int, err error) {
+// try calls transact. If the transaction collided with another one, it returns noMessage.
+func (s *batch[TTx]) try(ctx context.Context, ms []member) (failing int, err error) {
 	begun := time.Now()
-	guilty, err = s.transact(ctx, ms)
-	if store.Contended(err) && (guilty == nobody || failure.IsOutage(err)) {
+	failing, err = s.transact(ctx, ms)
+	if store.Contended(err) && (failing == noMessage || failure.IsOutage(err)) {
 		s.collided += max(1, time.Since(begun))
-		guilty = nobody
+		failing = noMessage
 	}
-	return guilty, err
+	return failing, err
 }
 
-// failed ends ms after their transaction itself failed. In an outage they stay. Otherwise each runs alone.
+// failed ends ms after their transaction itself failed. In an outage all of them wait. Otherwise each runs
+// alone.
 func (s *batch[TTx]) failed(ctx context.Context, ms []member, err error) {
 	r := Result{Entry: ms[0].e, What: decide.Outage, Err: err}
 	switch {
 	case store.Incurable(err):
 		r.What = decide.Broken
-	case !s.x.db.Outage(err), store.Contended(err): // also store.ErrLent: only the guilty one fails again
+	case !s.x.db.Outage(err), store.Contended(err): // also store.ErrLent: only its message fails again
 		s.alone(ctx, ms)
 		return
 	case r.Entry.Parked != nil:
@@ -236,10 +241,10 @@ func (s *batch[TTx]) failed(ctx context.Context, ms []member, err error) {
 	s.runnable(ms[1:])
 }
 
-// runnable returns the messages of ms that can be attempted. The others end as NotAttempted.
+// runnable returns the messages of ms that can be attempted. It ends the other messages as NotAttempted.
 func (s *batch[TTx]) runnable(ms []member) []member {
-	led := leading()
-	stays := func(m member) bool { return !led(m.e) || s.isBlocked(m.e) }
+	claimed := prefetchFilter()
+	stays := func(m member) bool { return !claimed(m.e) || s.isBlocked(m.e) }
 	if !slices.ContainsFunc(ms, stays) {
 		return ms
 	}
@@ -266,7 +271,7 @@ func (s *batch[TTx]) add(r Result) {
 	}
 }
 
-// alone attempts each of ms in its own transaction.
+// alone attempts each of ms in a transaction of its own.
 func (s *batch[TTx]) alone(ctx context.Context, ms []member) {
 	for _, m := range ms {
 		if m.e.Prefetches || s.isBlocked(m.e) {
@@ -277,24 +282,24 @@ func (s *batch[TTx]) alone(ctx context.Context, ms []member) {
 	}
 }
 
-// transact attempts ms in one transaction. After a rollback it returns the index of the guilty message.
-// Messages that are not fresh end after the commit.
-func (s *batch[TTx]) transact(ctx context.Context, ms []member) (guilty int, err error) {
+// transact attempts ms in one transaction. After a rollback it returns the index of the failing message.
+// After the commit it ends the messages that already have a mark.
+func (s *batch[TTx]) transact(ctx context.Context, ms []member) (failing int, err error) {
 	bound, cancel := context.WithTimeout(ctx, s.x.o.Handle+s.x.o.Wait)
 	defer cancel()
-	all := joined(ms)
+	all := joinIntakes(ms)
 	begun := time.Now()
 	unit, err := s.x.begin(bound, all)
 	s.x.o.Telemetry.TookIn(ms[0].e.Topic, time.Since(begun))
 	if err != nil {
-		return nobody, fmt.Errorf("take in %d messages: %w", len(ms), err)
+		return noMessage, fmt.Errorf("take in %d messages: %w", len(ms), err)
 	}
-	if i := s.unfit(ms, unit.Found()); i != nobody {
+	if i := s.unfit(ms, unit.Found()); i != noMessage {
 		_, _ = unit.Rollback(bound)
 		return i, errAlone
 	}
 	found := unit.Found().Marks
-	bound = fenced(bound, all.Locks, unit.Found().Locks)
+	bound = withVersions(bound, all.Locks, unit.Found().Locks)
 	var fresh []int
 	for i := range ms {
 		if found[i].Outcome == store.Fresh {
@@ -303,8 +308,8 @@ func (s *batch[TTx]) transact(ctx context.Context, ms []member) (guilty int, err
 	}
 	if len(fresh) == 0 {
 		_, _ = unit.Rollback(bound)
-	} else if guilty, err = s.carryOut(bound, unit, ms, fresh); err != nil {
-		return guilty, err
+	} else if failing, err = s.carryOut(bound, unit, ms, fresh); err != nil {
+		return failing, err
 	}
 	for i := range ms {
 		switch e, v := ms[i].e, found[i]; {
@@ -317,14 +322,14 @@ func (s *batch[TTx]) transact(ctx context.Context, ms []member) (guilty int, err
 			s.alone(ctx, ms[i:i+1])
 		}
 	}
-	return nobody, nil
+	return noMessage, nil
 }
 
-// errAlone makes the guilty message run alone. The message has not failed.
+// errAlone makes a message run alone although it has not failed.
 var errAlone = errors.New("the message needs a transaction of its own")
 
-// unfit returns the first message whose intake wrote a step or a mark that a batch must not commit. It
-// returns nobody if there is none.
+// unfit returns the index of the first message that a batch must not commit, because its intake changed a
+// step in an unusual way. It returns noMessage if there is no such message.
 func (s *batch[TTx]) unfit(ms []member, found store.Found) int {
 	for i := range found.Steps {
 		m, mark, was := &ms[i], found.Marks[i], found.Steps[i]
@@ -340,11 +345,11 @@ func (s *batch[TTx]) unfit(ms []member, found store.Found) int {
 			return i
 		}
 	}
-	return nobody
+	return noMessage
 }
 
-// joined returns one intake for all of ms, with the marks, entities and steps of each.
-func joined(ms []member) store.Intake {
+// joinIntakes returns one intake with the marks, entities and steps of all of ms.
+func joinIntakes(ms []member) store.Intake {
 	all := ms[0].intake
 	all.Marks, all.Locks, all.Steps = make([]store.Mark, 0, len(ms)), nil, nil
 	for i := range ms {
@@ -355,15 +360,15 @@ func joined(ms []member) store.Intake {
 	return all
 }
 
-// carryOut runs the handlers and commits.
+// carryOut runs the handlers of the fresh messages and commits.
 func (s *batch[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []member,
-	fresh []int) (guilty int, err error) {
+	fresh []int) (failing int, err error) {
 	committed := false
 	defer func() {
-		if v := recover(); v != nil { // the guilty message panics again when it runs alone
-			guilty, err = unnamed, panicError(ms[0].e, v)
+		if v := recover(); v != nil { // the message that caused the panic fails when it runs alone
+			failing, err = unknownMessage, panicError(ms[0].e, v)
 			if _, back := unit.Rollback(ctx); errors.Is(back, store.ErrLent) {
-				guilty, err = nobody, back
+				failing, err = noMessage, back
 			}
 		}
 		for _, i := range fresh {
@@ -378,17 +383,17 @@ func (s *batch[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []me
 	if s.x.batchHandlers[ms[0].e.Kind()] != nil {
 		run = s.runTogether
 	}
-	effects, guilty, err := run(ctx, unit, ms, fresh)
-	if hung(err) != nil { // the function still uses the connection
+	effects, failing, err := run(ctx, unit, ms, fresh)
+	if hungEntries(err) != nil { // the function still uses the connection
 		unit.Drop()
 	} else if err != nil {
 		err = s.x.asOutage(ctx, unit, err)
 	}
 	if err != nil {
 		if _, back := unit.Rollback(ctx); errors.Is(back, store.ErrLent) {
-			return nobody, back
+			return noMessage, back
 		}
-		return guilty, err
+		return failing, err
 	}
 	if err := unit.Commit(ctx, effects...); err != nil {
 		if errors.Is(err, store.ErrUnshared) {
@@ -396,7 +401,7 @@ func (s *batch[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []me
 				s.x.runAlone(ms[i].e.Kind())
 			}
 		}
-		return nobody, s.x.chargeHandler(ctx, fmt.Errorf("commit %d messages: %w", len(fresh), err))
+		return noMessage, s.x.handlerFault(ctx, fmt.Errorf("commit %d messages: %w", len(fresh), err))
 	}
 	committed = true
 	for _, i := range fresh {
@@ -404,19 +409,20 @@ func (s *batch[TTx]) carryOut(ctx context.Context, unit store.Unit[TTx], ms []me
 			ms[i].hooks()
 		}
 	}
-	return nobody, nil
+	return noMessage, nil
 }
 
-// runEach runs the handler of each fresh message, in order.
+// runEach runs the handler of each fresh message, in order. After a rejection it uses savepoints for some
+// time, so that the next rejection rolls back only one message.
 func (s *batch[TTx]) runEach(ctx context.Context, unit store.Unit[TTx], ms []member,
-	fresh []int) (effects []store.Effect, guilty int, err error) {
+	fresh []int) (effects []store.Effect, failing int, err error) {
 	points := s.x.savepoints.Load() > 0
 	defer func() { s.x.noteRejections(ms, fresh, err) }()
 	for n, i := range fresh {
 		var effect store.Effect
 		var err error
 		effect, err = s.runOne(ctx, unit, &ms[i], points && unit.Savepoint(ctx))
-		if err == nil && n < len(fresh)-1 { // session state must not leak into the next handler
+		if err == nil && n < len(fresh)-1 { // one handler's session state must not reach the next handler
 			err = unit.Usable(ctx)
 		}
 		if errors.Is(err, store.ErrUnshared) {
@@ -430,13 +436,13 @@ func (s *batch[TTx]) runEach(ctx context.Context, unit store.Unit[TTx], ms []mem
 			effects = append(effects, effect)
 		}
 	}
-	return effects, nobody, nil
+	return effects, noMessage, nil
 }
 
 // savepointsAfterReject is the number of transactions with savepoints after a rejection.
 const savepointsAfterReject = 64
 
-// noteRejections enables savepoints for the next transactions if one of ms was rejected.
+// noteRejections enables savepoints for the next transactions if a message of ms was rejected.
 func (x *Executor[TTx]) noteRejections(ms []member, fresh []int, err error) {
 	rejects := func(i int) bool { return ms[i].ending == decide.Rejected }
 	if answerOf(err, false).rejected != nil || slices.ContainsFunc(fresh, rejects) {
@@ -446,8 +452,8 @@ func (x *Executor[TTx]) noteRejections(ms []member, fresh []int, err error) {
 	}
 }
 
-// runOne runs the handler of m, and writes the messages of its reply before those of the next one. If m is
-// rejected and has a savepoint, the others keep their work.
+// runOne runs the handler of m. It writes the rows of the reply before the next handler runs. If m is
+// rejected and has a savepoint, the other messages keep their work.
 func (s *batch[TTx]) runOne(ctx context.Context, unit store.Unit[TTx], m *member,
 	point bool) (effect store.Effect, err error) {
 	begun := time.Now()
@@ -474,9 +480,9 @@ func (s *batch[TTx]) runOne(ctx context.Context, unit store.Unit[TTx], m *member
 	return effect, err
 }
 
-// leading returns a function to call with the messages of a transaction, in order. The function returns false
-// for a prefetched message without the first message of its key.
-func leading() func(*partition.Entry) bool {
+// prefetchFilter returns a function to call with the messages of a transaction, in order. The function
+// returns false for a prefetched message if the transaction lacks the claimed message of its key.
+func prefetchFilter() func(*partition.Entry) bool {
 	first := map[*partition.Chain]bool{}
 	return func(e *partition.Entry) bool {
 		if e.Parked != nil && !e.Prefetches {
@@ -488,7 +494,7 @@ func leading() func(*partition.Entry) bool {
 
 // runTogether calls the batch handler with the fresh messages.
 func (s *batch[TTx]) runTogether(ctx context.Context, unit store.Unit[TTx], ms []member,
-	fresh []int) (effects []store.Effect, guilty int, err error) {
+	fresh []int) (effects []store.Effect, failing int, err error) {
 	tx := unit.Tx()
 	begun := time.Now()
 	all, es := make([]skald.Message, len(fresh)), make([]*partition.Entry, len(fresh))
@@ -501,11 +507,11 @@ func (s *batch[TTx]) runTogether(ctx context.Context, unit store.Unit[TTx], ms [
 	hctx, cancel := context.WithTimeout(withLoan(ctx, s.x.o.Group, tx, all[0]), s.x.o.Handle)
 	defer cancel()
 	h := *s.x.batchHandlers[ms[fresh[0]].e.Kind()]
-	at, err := limited(ctx, s.x, es, func() (*int, error) { // nil after a panic
+	at, err := runLimited(ctx, s.x, es, func() (*int, error) { // nil after a panic
 		i, err := h(hctx, tx, all)
 		return &i, err
 	})
-	if hung(err) != nil {
+	if hungEntries(err) != nil {
 		unit.Drop()
 	}
 	unit.Return() // before the context ends
@@ -515,11 +521,11 @@ func (s *batch[TTx]) runTogether(ctx context.Context, unit store.Unit[TTx], ms [
 	switch {
 	case err == nil:
 		ms[fresh[0]].hooks = func() { lending.Committed(ctx) }
-		return s.finishParked(ms, fresh), nobody, nil
+		return s.finishParked(ms, fresh), noMessage, nil
 	case at != nil && *at >= 0 && *at < len(fresh):
 		return nil, fresh[*at], err
 	}
-	return nil, unnamed, err
+	return nil, unknownMessage, err
 }
 
 // finishParked returns the effects that delete the parked rows of claimed messages.

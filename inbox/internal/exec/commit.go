@@ -1,3 +1,5 @@
+// This file commits the work of a handler, or its rejection.
+
 package exec
 
 import (
@@ -24,8 +26,8 @@ func (x *Executor[TTx]) finish(ctx context.Context, e *partition.Entry, unit sto
 	return x.commit(ctx, e, unit, effect, decide.Handled)
 }
 
-// commit commits e with the handler's rows and the effect. In the same round trip it begins the worker's next
-// message, if the store supports that.
+// commit commits e with the handler's rows and the effect. If the store supports it, the same round trip
+// begins the transaction of the worker's next message.
 func (x *Executor[TTx]) commit(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	effect store.Effect, what decide.Ending) Result {
 	var es []store.Effect
@@ -47,23 +49,23 @@ func (x *Executor[TTx]) commit(ctx context.Context, e *partition.Entry, unit sto
 		return x.fail(ctx, e, x.db.Apply, endedByHandler(e, err))
 	}
 	err = fmt.Errorf("commit %s: %w", partition.Shown(e.Given.ID), err)
-	return x.storeFailed(ctx, e, x.chargeHandler(ctx, err))
+	return x.storeFailed(ctx, e, x.handlerFault(ctx, err))
 }
 
-// encodedReply is a reply in the form in which it is stored.
+// encodedReply is a reply as the store keeps it.
 type encodedReply struct {
 	rows   []skald.Message
 	result string
 }
 
-// replyEffect returns the effect of a reply, to commit with the rows of the handler. Returned is ReturnedNil
-// or ReturnedReject.
+// replyEffect returns the effect of a reply. The caller commits it with the rows of the handler. Returned is
+// ReturnedNil or ReturnedReject.
 func (x *Executor[TTx]) replyEffect(ctx context.Context, e *partition.Entry, r Reply,
 	intake store.Intake, returned decide.Facts) (out store.Effect, err error) {
 	result := ""
 	if len(r.Publish) > 0 || r.Value != nil { // encoding runs the user's functions
 		cause := skald.WithCause(ctx, e.Message)
-		encoded, err := limited(ctx, x, []*partition.Entry{e}, func() (c encodedReply, err error) {
+		encoded, err := runLimited(ctx, x, []*partition.Entry{e}, func() (c encodedReply, err error) {
 			if c.rows, err = x.o.Complete.Messages(cause, r.Publish); err == nil {
 				c.result, err = once.Encode(ctx, x.o.Codec, r.Value)
 			}
@@ -94,8 +96,8 @@ func (x *Executor[TTx]) replyEffect(ctx context.Context, e *partition.Entry, r R
 }
 
 // reject rolls back the rows of the handler. A second transaction repeats the intake and stores the rejection
-// with its events. It commits only if no entity changed between the two transactions: a change may make the
-// rejection wrong. After a change the handler runs again.
+// with its events. It commits only if no entity changed between the two transactions, because the handler
+// might not reject after a change. After a change the handler runs again.
 func (x *Executor[TTx]) reject(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	intake store.Intake, rejected *skald.RejectedError, r Reply) Result {
 	verdict, err := x.rejectionEffect(ctx, e, intake, rejected, r)

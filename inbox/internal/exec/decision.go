@@ -13,13 +13,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// This file collects the facts for the table of package decide.
+// This file collects the facts about a message. The table of package decide uses them to select the next
+// action.
 
 // errUndecided stops the consumer. A test of package decide proves that the table always decides.
 var errUndecided = errors.New("inbox: no rule applies to the message (a bug of Skald)")
 
-// decided returns the table's decision about e after its intake.
-func (x *Executor[TTx]) decided(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
+// decideAfterIntake returns the table's decision about e after its intake. If the table needs it,
+// decideAfterIntake first calls the LegacySteps function.
+func (x *Executor[TTx]) decideAfterIntake(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	print int64) (d decide.Decision, err error) {
 	facts := x.facts(e, unit.Found(), print)
 	if d = x.table.AfterIntake(facts); d.Do != decide.AskLegacy {
@@ -29,7 +31,7 @@ func (x *Executor[TTx]) decided(ctx context.Context, e *partition.Entry, unit st
 	return x.table.AfterIntake(facts ^ decide.LegacyUnasked | knows), err
 }
 
-// facts returns the facts about e after its intake. It stores the state of the step in e.
+// facts returns the facts about e after its intake. It also stores the state of the step in e.
 func (x *Executor[TTx]) facts(e *partition.Entry, found store.Found, print int64) decide.Facts {
 	if e.Step != nil && len(found.Steps) > 0 {
 		e.PriorStep = found.Steps[0]
@@ -54,7 +56,7 @@ func (x *Executor[TTx]) facts(e *partition.Entry, found store.Found, print int64
 	return f | x.stepFacts(e)
 }
 
-// outcomeOf returns the outcome of a mark. The mark of a message with another fingerprint is a conflict.
+// outcomeOf returns the outcome of a mark. If the mark has another fingerprint, the outcome is a conflict.
 func outcomeOf(v store.Verdict, print int64) store.Outcome {
 	switch v.Outcome {
 	case store.Done, store.Rejected, store.Barred, store.TooOld:
@@ -63,7 +65,7 @@ func outcomeOf(v store.Verdict, print int64) store.Outcome {
 	return v.Outcome
 }
 
-// stepFacts returns the facts about the step of e and its outside call.
+// stepFacts returns the facts about the step of e and the outside call of the step.
 func (x *Executor[TTx]) stepFacts(e *partition.Entry) (f decide.Facts) {
 	switch {
 	case e.Outcome == "":
@@ -99,17 +101,19 @@ func hasCallOf(e *partition.Entry, was store.Step) bool {
 	return e.Call != nil && was.OutsideKey == e.Call.Key
 }
 
-// lostCall reports whether e does a step in state calling, but its parked row has no call. Skald never writes
-// such a row; another build or an operator may. A message that undoes a step never loses its call: one effect
-// stores its call and its step, store.Park.WasCall guards the row, and the reply changes both.
+// lostCall reports whether e does a step in state calling, although its parked row has no call. Skald never
+// writes such a row; another build or an operator may.
+//
+// A message that undoes a step cannot lose its call. One effect stores its call and its step,
+// store.Park.WasCall guards the row, and the reply changes both.
 func (x *Executor[TTx]) lostCall(e *partition.Entry) bool {
 	_, there := x.calls[e.Kind()]
 	return there && e.Takes() != nil && e.Parked != nil && e.Call == nil && e.PriorStep.OutsideKey != ""
 }
 
-// stepChange returns the step of e after the change c, with a reply. It returns nil if nothing changes. A
-// step that e undoes still belongs to the message that did it, with its reply. If that message is unknown,
-// the step belongs to e.
+// stepChange returns the step of e after the change c, with a reply. It returns nil if c changes nothing. If
+// e undoes the step, the step still has the identity and the reply of the message that did it. If that
+// message is unknown, the step has the identity of e.
 func stepChange(e *partition.Entry, c decide.Change, code int32, result string) *store.Step {
 	if !c.Some() || c.IfAnswered && code == 0 && result == "" {
 		return nil
@@ -132,7 +136,7 @@ func stepChange(e *partition.Entry, c decide.Change, code int32, result string) 
 	return &at
 }
 
-// waitForCall parks a message whose step has an outside call in progress.
+// waitForCall parks a message while the outside call of its step is in progress.
 func (x *Executor[TTx]) waitForCall(ctx context.Context, e *partition.Entry, end rollbackFunc,
 	d decide.Decision) Result {
 	why := fmt.Errorf("step %s of %s: an outside call is in progress", e.Step.Name, e.Step.Saga)
@@ -151,7 +155,7 @@ type answer struct {
 	call       store.Call
 }
 
-// answerOf classifies the result of a handler. Again permits an immediate retry.
+// answerOf classifies the error of a handler. Again permits an immediate retry.
 func answerOf(err error, again bool) (a answer) {
 	var overtaken *skald.RetryNowError
 	var outside *Intent

@@ -1,3 +1,5 @@
+// This file limits how many workers wait for locked entities, so that other messages still find a worker.
+
 package exec
 
 import (
@@ -11,7 +13,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// shortWait is the wait of an intake for entities while half of the workers wait for entities.
+// shortWait is how long an intake waits for entities while half of the workers already wait for entities.
 const shortWait = 100 * time.Millisecond
 
 // entityWaits limits the workers that wait at the database for locked entities. The zero value has no limit.
@@ -20,9 +22,9 @@ type entityWaits struct {
 	workers int
 
 	mu      sync.Mutex
-	asking  int // the number of intakes with entities at the database
-	asked   map[store.Lock]int
-	refused map[store.Lock]bool // entities that timed out the last full wait
+	asking  int                 // intakes with entities that the database executes now
+	asked   map[store.Lock]int  // such intakes by entity
+	refused map[store.Lock]bool // entities for which the last full wait timed out
 }
 
 // mostRefused is the maximum number of entities in refused.
@@ -33,10 +35,12 @@ var (
 	errEntityBusy  = errors.New("inbox: its entity is in use")
 )
 
-// enter admits an intake of locks that waits for up to whole. A quarter of the workers may wait for one
-// entity. Beyond that, enter returns errEntityQueue. If the last full wait for an entity timed out, one
-// worker waits for it, and enter returns errEntityBusy to the others. Call done with the result of the
-// intake. While half of the workers wait for entities, wait is shortWait.
+// enter admits an intake that locks these entities and waits for up to whole. It returns errEntityQueue if a
+// quarter of the workers already wait for one of the entities. If the last full wait for an entity timed out,
+// only one worker may wait for it; for other workers enter returns errEntityBusy.
+//
+// Wait is how long the intake may wait: whole, or shortWait while half of the workers wait for entities. The
+// caller must call done with the result of the intake.
 func (w *entityWaits) enter(locks []store.Lock, whole time.Duration) (wait time.Duration, done func(error),
 	err error) {
 	if w.workers == 0 || len(locks) == 0 {
@@ -85,7 +89,7 @@ func (w *entityWaits) leave(locks []store.Lock, waited bool, err error) {
 	}
 }
 
-// begin begins the transaction of an intake if its entities admit it.
+// begin begins the transaction of an intake, if entityWaits admits it.
 func (x *Executor[TTx]) begin(ctx context.Context, intake store.Intake) (store.Unit[TTx], error) {
 	wait, done, err := x.waits.enter(intake.Locks, intake.Wait)
 	if err != nil {
@@ -101,9 +105,9 @@ func (x *Executor[TTx]) begin(ctx context.Context, intake store.Intake) (store.U
 	return unit, err
 }
 
-// waitForEntity ends an attempt at a message whose entity is in use. The message waits at its place without a
-// worker, and is attempted again. After Config.Wait without its entity it fails like a message that waited at
-// the database. It returns false for other errors.
+// waitForEntity ends an attempt at a message if another transaction uses its entity. The message waits in its
+// partition without a worker until its next attempt. After Config.Wait without its entity it fails like a
+// message that waited at the database. It returns false for other errors.
 func (x *Executor[TTx]) waitForEntity(ctx context.Context, e *partition.Entry,
 	err error) (r Result, is bool) {
 	switch busy := errors.Is(err, errEntityBusy); {
@@ -121,7 +125,7 @@ func (x *Executor[TTx]) waitForEntity(ctx context.Context, e *partition.Entry,
 	if errors.Is(err, store.ErrBusy) {
 		cost = shortWait
 	}
-	// together such messages occupy one worker on average, so that later messages are not delayed
+	// Together such messages use one worker on average, so that they do not delay later messages.
 	after := min(time.Duration(1+x.o.InPlace())*cost, x.o.Wait)
 	return Result{Entry: e, What: decide.Again, Untouched: true, Err: err,
 		After: max(after, x.releaseClaim(ctx, e, x.db.Apply))}, true

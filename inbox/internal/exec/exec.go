@@ -1,6 +1,7 @@
-// Package exec attempts the messages of an inbox. An attempt begins a transaction, takes the message in, runs
-// its handler, and commits. If the handler fails, the attempt rolls back and parks the message. The package
-// also has steps of sagas, outside calls, batches and dead letters.
+// Package exec makes attempts at the messages of an inbox. An attempt begins a transaction with an intake: it
+// writes the mark, locks the entities and reads the step of the message. Then it runs the handler and
+// commits. If the handler fails, the attempt rolls back and parks the message. The package also has steps of
+// sagas, outside calls, batches and dead letters.
 //
 // Its input is a job: one or more messages. Its output is one Result per message. The table of package decide
 // selects the actions.
@@ -29,8 +30,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Config has the options of an Executor. Its values are inbox.Options with their defaults. A nil function is
-// allowed where a comment describes it.
+// Config has the options of an Executor. Its values are those of inbox.Options, after the defaults were set.
+// A function may be nil if its comment describes nil.
 type Config struct {
 	Group     string
 	Telemetry *telemetry.Inbox
@@ -44,16 +45,16 @@ type Config struct {
 	Entities  func(skald.Message) []store.Lock    // nil: none
 	Settings  func(skald.Message) []store.Setting // nil: none
 
-	Workers int // the number of concurrent workers; 0: one
+	Workers int // the number of concurrent workers; 0 means one
 
-	Handle time.Duration // the maximum time of a handler
+	Handle time.Duration // the time limit of a handler
 	Wait   time.Duration // the maximum time that an intake waits for locks
 
 	Retry    failure.Retry
 	Crashes  int
 	Classify func(skald.Message, error) failure.Class // nil: none
 
-	// Up reports whether the last check reached the database. Since is the end of the last outage, or zero.
+	// Up reports whether the last probe reached the database. Since is the end of the last outage, or zero.
 	Up func() (since time.Time, up bool)
 	// InPlace returns how many messages of the consumer wait in memory for their next attempt.
 	InPlace func() int
@@ -65,9 +66,9 @@ type Config struct {
 	Rejections, RejectionsHold bool
 
 	Fingerprint func(skald.Message) []byte // nil: type and payload
-	Without     func(data []byte) []byte   // returns the part of the payload that counts for it
-	Earlier     func(broker.Delivery) int  // returns earlier failures, elsewhere; nil: none
-	Repeat      func(skald.Message) bool   // nil: false
+	Without     func(data []byte) []byte   // returns the part of the payload for the default fingerprint
+	Earlier     func(broker.Delivery) int  // returns failures before this consumer; nil: none
+	Repeat      func(skald.Message) bool   // nil: never
 	Ahead       once.Hint                  // nil: none
 
 	Host, Version string
@@ -88,7 +89,7 @@ type Executor[TTx any] struct {
 	unreturned  pureCalls
 	waits       entityWaits
 	quarantined rareLog
-	savepoints  atomic.Int32 // the number of next transactions with savepoints
+	savepoints  atomic.Int32 // how many of the next transactions have savepoints
 }
 
 // New returns an Executor that uses db.
@@ -111,26 +112,27 @@ func (x *Executor[TTx]) Follows() bool { return x.follows.Load() }
 // Skip replaces the orders of operators to skip failures. Their keys are fingerprints of failures.
 func (x *Executor[TTx]) Skip(orders map[string]control.Order) { x.skips.Store(&orders) }
 
-// Longest describes up to n functions that run for the longest time.
+// Longest describes the n functions that have run for the longest time.
 func (x *Executor[TTx]) Longest(n int) []string { return x.running.longest(n) }
 
-// Running lists the handlers and calls that run, including those of an earlier session.
+// Running lists the handlers and calls that run now, including those of an earlier session.
 func (x *Executor[TTx]) Running() []Running { return x.running.list(grace) }
 
-// Overdue lists the handlers and calls that run for longer than their time plus grace. It logs each once.
+// Overdue lists the handlers and calls that have run for longer than their time limit plus grace. It logs
+// each of them once.
 func (x *Executor[TTx]) Overdue() []Running {
 	return x.running.overdue(grace, x.o.Logger.With("consumer", x.o.Group))
 }
 
-// registry has the handlers by kind of message. It is immutable after the first job.
+// registry has the handlers by kind of message. It does not change after the first job.
 type registry[TTx any] struct {
 	handlers      map[store.Kind]Handler[TTx]
-	batchHandlers map[store.Kind]*BatchHandler[TTx] // handlers has one for each of these kinds, too
+	batchHandlers map[store.Kind]*BatchHandler[TTx] // each of these kinds also has an entry in handlers
 	steps         map[store.Kind]StepRole
 	calls         map[store.Kind]OutsideCall[TTx]
 	legacyDedup   LegacyDedupFunc[TTx] // nil: none
 	legacySteps   LegacyStepsFunc[TTx] // nil: none
-	// unshared has the kinds with a handler that leaves state in its transaction.
+	// unshared has the kinds with a handler that leaves session state in its transaction.
 	unshared *atomic.Pointer[map[store.Kind]bool]
 }
 
@@ -152,7 +154,7 @@ func (g *registry[TTx]) Handle(k store.Kind, h Handler[TTx]) {
 	delete(g.calls, k)
 }
 
-// HandleBatch registers h for several messages of k at once. Register a Handler for k, too. Messages of
+// HandleBatch registers h for several messages of k together. Register a Handler for k, too. Messages of
 // several kinds with the same h can be in one batch.
 func (g *registry[TTx]) HandleBatch(k store.Kind, h *BatchHandler[TTx]) { g.batchHandlers[k] = h }
 
@@ -192,14 +194,14 @@ type Result struct {
 	After      time.Duration // the time until the next attempt
 	Attempts   int           // for failed and dead: the number of attempts
 	Since      time.Time     // for delayed: the first failure
-	Kept       bool          // the message is parked or a dead letter, and may be due
+	Kept       bool          // the database has the message, which may be due
 	Took       time.Duration
 	RolledBack bool // a transaction of the batch was rolled back
 	// Collided is the time of the batch's transactions that collided with other transactions.
 	Collided time.Duration
 	// Untouched reports that no attempt was made: another worker or process has the message or its entity.
 	Untouched bool
-	Print     string        // for failed and dead: the fingerprint of a first failure; or empty
+	Print     string        // for failed and dead: the fingerprint of a first failure, otherwise ""
 	Class     failure.Class // of Print
 	Unparked  bool          // for dead: the message could not be parked; no handler failed
 	Err       error

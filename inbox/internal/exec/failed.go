@@ -1,3 +1,6 @@
+// This file ends failed attempts: it classifies the error, and keeps or parks the message or makes it a dead
+// letter.
+
 package exec
 
 import (
@@ -15,18 +18,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// fail classifies an error and ends the attempt: it keeps the message at its place, parks it, or makes it a
-// dead letter.
+// fail classifies an error and ends the attempt. It leaves the message in its partition, parks it, or makes
+// it a dead letter.
 func (x *Executor[TTx]) fail(ctx context.Context, e *partition.Entry, end rollbackFunc, err error) Result {
 	drop := func(what decide.Ending) Result {
 		r := Result{Entry: e, What: what, Err: err}
 		var own error // the handler ended the transaction
 		ends := func(ctx context.Context, es ...store.Effect) ([]bool, error) {
-			stood, ended := end(ctx, es...)
+			applied, ended := end(ctx, es...)
 			if errors.Is(ended, store.ErrLent) {
 				own = endedByHandler(e, ended)
 			}
-			return stood, ended
+			return applied, ended
 		}
 		if what == decide.Outage {
 			r.After = x.releaseClaim(ctx, e, ends)
@@ -83,7 +86,7 @@ func (x *Executor[TTx]) fail(ctx context.Context, e *partition.Entry, end rollba
 	return x.park(ctx, e, end, effect, r)
 }
 
-// earlierFailures returns the number of failures of e elsewhere.
+// earlierFailures returns how often e failed before this consumer received it.
 func (x *Executor[TTx]) earlierFailures(e *partition.Entry) (n int) {
 	if x.o.Earlier == nil {
 		return 0
@@ -99,19 +102,20 @@ func (x *Executor[TTx]) earlierFailures(e *partition.Entry) (n int) {
 	return max(0, count)
 }
 
-// After a transient failure a message waits at its place for inPlace attempts: a deadlock or a failover is
-// over by then. Then it is parked with the time of its first failure, which survives restarts and rebalances.
-// If mostInPlace messages wait already, it is parked immediately.
+// After a temporary failure a message stays in its partition for inPlace attempts, because a deadlock or a
+// failover is over by then. Then it is parked with the time of its first failure, which survives restarts and
+// rebalances. If mostInPlace messages wait in partitions already, it is parked immediately.
 const (
 	inPlace     = 3
 	mostInPlace = 16
 )
 
-// aloneShare limits a message that runs while no other message runs: it gets 1/aloneShare of the time.
+// aloneShare limits the time of a message that runs while no other message runs: it gets 1/aloneShare of the
+// time.
 const aloneShare = 20
 
-// retriesInPlace reports whether e waits at its place after a transient failure, or stays unchanged in the
-// store. It returns true while the database is down: an attempt then proves nothing about the message.
+// retriesInPlace reports whether e waits for its retry without a change in the store. It returns true while
+// the database is down, because an attempt then proves nothing about the message.
 func (x *Executor[TTx]) retriesInPlace(e *partition.Entry, err error) bool {
 	_, up := x.o.Up()
 	if e.Parked != nil || !up {
@@ -121,20 +125,20 @@ func (x *Executor[TTx]) retriesInPlace(e *partition.Entry, err error) bool {
 	if e.First.At.IsZero() {
 		e.First = f
 	}
-	stays := e.Again+1 < inPlace && x.o.InPlace() < mostInPlace && hung(err) == nil
+	stays := e.Again+1 < inPlace && x.o.InPlace() < mostInPlace && hungEntries(err) == nil
 	if stays {
 		e.Failures = append(e.Failures, f)
 	}
 	return stays
 }
 
-// stopped reports whether the consumer stopped the handler. Then it has not failed.
+// stopped reports whether the consumer stopped the handler, so that its error is no failure of the message.
 func stopped(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && !errors.Is(err, failure.ErrTimeout) &&
 		!errors.Is(context.Cause(ctx), failure.ErrTimeout)
 }
 
-// retryDelay returns wait, or more for a message that runs alone: other messages run in between.
+// retryDelay returns wait, or more for a message that runs alone, so that other messages run in between.
 func (x *Executor[TTx]) retryDelay(e *partition.Entry, wait time.Duration) time.Duration {
 	if !e.Alone {
 		return wait
@@ -142,7 +146,7 @@ func (x *Executor[TTx]) retryDelay(e *partition.Entry, wait time.Duration) time.
 	return max(wait, (aloneShare-1)*time.Since(e.Begun))
 }
 
-// skipOrder returns an operator's order to skip such failures. It returns false if there is none.
+// skipOrder returns the order of an operator to skip failures like err. It returns false if there is none.
 func (x *Executor[TTx]) skipOrder(class failure.Class, e *partition.Entry,
 	err error) (o control.Order, yes bool) {
 	skips := x.skips.Load()
@@ -166,7 +170,8 @@ func (x *Executor[TTx]) newDeath(kind string, class failure.Class, e *partition.
 	return d
 }
 
-// rejectedPark returns the dead letter of a rejected message. Its rejection stays in its mark.
+// rejectedPark returns the dead letter of a rejected message. The mark of the message still has the
+// rejection.
 func (x *Executor[TTx]) rejectedPark(e *partition.Entry, rejected *skald.RejectedError,
 	code int32) *store.Park {
 	k, now := x.NewPark(e), x.o.Now()
@@ -194,8 +199,8 @@ func (x *Executor[TTx]) recordFailure(k *store.Park, why string, now time.Time, 
 	return r
 }
 
-// classify returns the class of err. Errors of Skald's own transaction or store calls are marked as outages
-// before: see handlerFailed and storeFailed.
+// classify returns the class of err. handlerFailed and storeFailed have already marked errors of the
+// transaction and of store calls as outages.
 func (x *Executor[TTx]) classify(e *partition.Entry, err error) failure.Class {
 	class := failure.Of(err)
 	if class == failure.Outage {
@@ -227,11 +232,11 @@ func (x *Executor[TTx]) classify(e *partition.Entry, err error) failure.Class {
 	return class
 }
 
-// handlerFailed fails e with an error of a user's function in unit. If the transaction itself failed, it is
-// an outage. After a timeout the state of the transaction does not count.
+// handlerFailed fails e with an error of a user's function in unit. If the transaction itself failed, the
+// error is an outage, except after a timeout.
 func (x *Executor[TTx]) handlerFailed(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	err error) Result {
-	if hung(err) != nil { // Reply's encoding, or a function other than the handler
+	if hungEntries(err) != nil { // Reply's encoding, or a function other than the handler
 		unit.Drop()
 	}
 	if errors.Is(err, failure.ErrTimeout) { // the database may have ended the session
@@ -245,15 +250,15 @@ func (x *Executor[TTx]) handlerFailed(ctx context.Context, e *partition.Entry, u
 		if _, back := unit.Rollback(ctx); errors.Is(back, store.ErrLent) {
 			return x.fail(ctx, e, x.db.Apply, endedByHandler(e, back))
 		}
-		return x.fail(ctx, e, x.db.Apply, x.chargeHandler(ctx, err))
+		return x.fail(ctx, e, x.db.Apply, x.handlerFault(ctx, err))
 	}
 	return x.fail(ctx, e, unit.Rollback, err)
 }
 
-// chargeHandler classifies the error of a transaction that a user's function had. An incurable error is the
-// function's fault, unless the check of the tables and rights fails, too. So one message does not end the
-// consumer.
-func (x *Executor[TTx]) chargeHandler(ctx context.Context, err error) error {
+// handlerFault classifies the error of a transaction that a user's function used. An incurable error is the
+// fault of the function, unless the check of the tables and rights fails, too. So one message does not end
+// the consumer.
+func (x *Executor[TTx]) handlerFault(ctx context.Context, err error) error {
 	if !store.Incurable(err) {
 		return err
 	}
@@ -267,8 +272,8 @@ func (x *Executor[TTx]) chargeHandler(ctx context.Context, err error) error {
 	}
 }
 
-// endedByHandler returns the error of e after store.ErrLent. The message becomes a dead letter immediately:
-// each attempt could repeat the statements that the handler sent outside of the transaction.
+// endedByHandler returns the error of e after store.ErrLent. The message becomes a dead letter immediately,
+// because each attempt could repeat the statements that the handler sent outside of the transaction.
 func endedByHandler(e *partition.Entry, err error) error {
 	return fmt.Errorf("handle %s: the handler ended its transaction by a COMMIT or ROLLBACK of its own, so it is rolled back; "+
 		"statements that the handler sent after that may be committed: remove the COMMIT or ROLLBACK, check those, then redrive: %w",
@@ -291,9 +296,9 @@ func (x *Executor[TTx]) storeFailed(ctx context.Context, e *partition.Entry, err
 	return x.fail(ctx, e, x.db.Apply, err)
 }
 
-// intakeFailed fails e with an error of its intake. After ErrLost the intake ran on another server than the
-// one on which the partition was opened. The message stays at its place until the inbox has joined again,
-// because that database may lack earlier messages.
+// intakeFailed fails e with an error of its intake. After ErrLost the message stays in its partition until
+// the inbox has joined the group again. The intake ran on another server than the one on which the partition
+// was opened. The database of that server may lack earlier messages.
 func (x *Executor[TTx]) intakeFailed(ctx context.Context, e *partition.Entry, err error) Result {
 	if errors.Is(err, store.ErrLost) {
 		return Result{Entry: e, What: decide.Outage, After: x.releaseClaim(ctx, e, x.db.Apply),
@@ -302,10 +307,11 @@ func (x *Executor[TTx]) intakeFailed(ctx context.Context, e *partition.Entry, er
 	return x.storeFailed(ctx, e, err)
 }
 
-// Unavailable reports whether err is an outage of the store or a conflict, so that no message is charged.
+// Unavailable reports whether err is an outage of the store or a conflict. Such an error counts for no
+// message.
 func (x *Executor[TTx]) Unavailable(err error) bool {
 	return errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrLost) || x.db.Outage(err)
 }
 
-// grace is the time that a transaction lives after the time limit of its handler.
+// grace is how long a transaction stays open after the time limit of its handler.
 const grace = 5 * time.Second

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/once"
 )
 
-const rekeyEvery = time.Minute
+const rekeyEvery = time.Minute // how often to read the key of the database
 
 // printer computes fingerprints of messages with the key of the database.
 type printer struct {
@@ -21,7 +21,7 @@ type printer struct {
 	keyAt   time.Time // the next time to read the key
 }
 
-// print returns the fingerprint of e. It returns 0 if no fingerprints are compared.
+// print returns the fingerprint of e, or 0 if this consumer compares no fingerprint for e.
 func (x *Executor[TTx]) print(e *partition.Entry) (int64, error) {
 	key := x.key.Load()
 	if key == nil {
@@ -39,17 +39,17 @@ func (x *Executor[TTx]) print(e *partition.Entry) (int64, error) {
 	return key.Of(bytes), nil
 }
 
-// printed returns the fingerprint of e, or 0 if its function fails.
-func (x *Executor[TTx]) printed(e *partition.Entry) int64 {
+// printOrZero returns the fingerprint of e, or 0 if the user's function fails.
+func (x *Executor[TTx]) printOrZero(e *partition.Entry) int64 {
 	print, _ := x.print(e)
 	return print
 }
 
-// HasKey reports whether the key was read.
+// HasKey reports whether the key has been read.
 func (p *printer) HasKey() bool { return p.key.Load() != nil }
 
-// Rekey reads the key of fingerprints from the database, at most once per minute: the database may have been
-// replaced. After an error the old key remains. Only one goroutine may call it.
+// Rekey reads the key of fingerprints from the database, at most once per minute, because another database
+// may have replaced it. After an error the old key remains. Only one goroutine may call it.
 func (x *Executor[TTx]) Rekey(ctx context.Context) error {
 	now := x.o.Now()
 	if x.HasKey() && now.Before(x.keyAt) {
@@ -64,7 +64,8 @@ func (x *Executor[TTx]) Rekey(ctx context.Context) error {
 	return nil
 }
 
-// Seal returns the cache entry of a finished e, for one session of the database server.
+// Seal returns the cache entry for e, which is finished. The entry is valid for one run of the database
+// server.
 func (x *Executor[TTx]) Seal(e *partition.Entry, server string) once.Entry {
-	return once.Seal(x.key.Load(), server, x.o.Group, e.Identity(), x.printed(e))
+	return once.Seal(x.key.Load(), server, x.o.Group, e.Identity(), x.printOrZero(e))
 }

@@ -17,7 +17,7 @@ func TestGuarded(t *testing.T) {
 	defer w.Close()
 	own := errors.New("no stock")
 	for _, ctx := range []context.Context{t.Context(), w.Under(t.Context())} {
-		run := func(f func() error) error { _, err := guarded[int](ctx, time.Minute, f); return err }
+		run := func(f func() error) error { _, err := runInWorker[int](ctx, time.Minute, f); return err }
 		for range 2 {
 			if err := run(func() error { return own }); err != own {
 				t.Errorf("its own error became %v", err)
@@ -44,7 +44,7 @@ func BenchmarkGuarded(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				_, _ = guarded[int](ctx, time.Minute, func() error { deep(60); return nil })
+				_, _ = runInWorker[int](ctx, time.Minute, func() error { deep(60); return nil })
 			}
 		})
 	}

@@ -15,27 +15,28 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Reply is the result of a handler, in addition to its own rows.
+// Reply is the result of a handler, in addition to the rows that the handler wrote.
 type Reply struct {
 	Code    int32
-	Value   any           // encoded once, by Config.Codec; nil: none
+	Value   any           // Config.Codec encodes it once; nil means none
 	Publish []skald.Draft // written into the outbox, after the messages that the handler wrote
 }
 
 // Handler handles a message in its transaction.
 type Handler[TTx any] func(ctx context.Context, tx TTx, m skald.Message) (Reply, error)
 
-// BatchHandler handles several messages in one transaction. After an error guilty is the index of the message
-// that failed. A negative index means that it is unknown.
-type BatchHandler[TTx any] func(ctx context.Context, tx TTx, ms []skald.Message) (guilty int, err error)
+// BatchHandler handles several messages in one transaction. After an error failing is the index of the
+// message that failed, or negative if the index is unknown.
+type BatchHandler[TTx any] func(ctx context.Context, tx TTx, ms []skald.Message) (failing int, err error)
 
-// LegacyDedupFunc looks up a message in the user's table and adds it. It returns true if the message was
-// there.
+// LegacyDedupFunc adds a message to the user's deduplication table. It returns true if the table already had
+// it.
 type LegacyDedupFunc[TTx any] func(ctx context.Context, tx TTx, id store.Identity,
 	m skald.Message) (known bool, err error)
 
-// run calls the handler of e with a time limit. A handler that took longer has failed, unless the consumer is
-// stopping. After the grace the transaction is rolled back, and the result of the handler does not count.
+// run calls the handler of e with a time limit. If the handler takes longer, the message fails, unless the
+// consumer is stopping. After the grace the transaction is rolled back, and the result of the handler is
+// ignored.
 func (x *Executor[TTx]) run(ctx context.Context, e *partition.Entry,
 	unit store.Unit[TTx]) (r Reply, err error) {
 	begun, tx, m := time.Now(), unit.Tx(), copyOf(e)
@@ -43,17 +44,17 @@ func (x *Executor[TTx]) run(ctx context.Context, e *partition.Entry,
 		x.o.Handle)
 	defer cancel()
 	handler := x.handler(e)
-	r, err = limited(ctx, x, []*partition.Entry{e},
+	r, err = runLimited(ctx, x, []*partition.Entry{e},
 		func() (Reply, error) { return handler(hctx, tx, m) })
 	took := time.Since(begun)
 	x.o.Telemetry.Ran(e.Topic, took)
-	if hung(err) != nil {
+	if hungEntries(err) != nil {
 		unit.Drop()
 	}
 	unit.Return() // before the context ends, so that functions that wait for that end change nothing
 	stopped := ctx.Err() != nil && !errors.Is(context.Cause(ctx), failure.ErrTimeout)
 	switch {
-	case took < x.o.Handle || stopped || hung(err) != nil:
+	case took < x.o.Handle || stopped || hungEntries(err) != nil:
 		return r, err
 	case ctx.Err() != nil || took >= x.o.Handle+grace:
 		return r, fmt.Errorf("%w (%v): after %v it returned: %v", failure.ErrTimeout, x.o.Handle,
@@ -64,8 +65,8 @@ func (x *Executor[TTx]) run(ctx context.Context, e *partition.Entry,
 	return r, nil
 }
 
-// copyOf returns a copy of the message of e for one call of a user's function. The function may change it: a
-// codec may decrypt in place. A retry, a parked message and the fingerprint need the original.
+// copyOf returns a copy of the message of e for one call of a user's function. The function may change its
+// message: a codec may decrypt in place. A retry, a parked message and the fingerprint need the original.
 func copyOf(e *partition.Entry) skald.Message {
 	m := e.Message
 	m.Key, m.Data = bytes.Clone(m.Key), bytes.Clone(m.Data)
@@ -76,15 +77,15 @@ func copyOf(e *partition.Entry) skald.Message {
 	return m
 }
 
-// withLoan returns a context for a handler that gets tx and m.
+// withLoan returns a context for a handler that receives tx and m.
 func withLoan[TTx any](ctx context.Context, consumer string, tx TTx, m skald.Message) context.Context {
 	return lending.With(ctx, lending.Loan{Tx: tx, Consumer: consumer, ID: m.ID, Type: m.Type})
 }
 
 type fenceKey struct{}
 
-// fenced returns a context with the versions of the locked entities.
-func fenced(ctx context.Context, locks []store.Lock, versions []int64) context.Context {
+// withVersions returns a context with the versions of the locked entities.
+func withVersions(ctx context.Context, locks []store.Lock, versions []int64) context.Context {
 	if len(locks) == 0 {
 		return ctx
 	}

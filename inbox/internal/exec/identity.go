@@ -1,5 +1,5 @@
-// This file computes the identity of a message. It also reads its earlier attempts from a header or a field
-// of a JSON payload.
+// This file computes the identity of a message. It also reads from a header or a field how often the message
+// failed elsewhere.
 
 package exec
 
@@ -34,8 +34,8 @@ func deliveryOf(e *partition.Entry) broker.Delivery {
 	return d
 }
 
-// Identify sets the identities of es by a user's function. The function runs for all of them at the same
-// time, so that calls that do not return delay the others only once.
+// Identify sets the identities of es with a user's function. The function runs for all of es at the same
+// time, so that several calls that hang cause only one delay.
 func (x *Executor[TTx]) Identify(es []*partition.Entry, by identityFunc) {
 	var all sync.WaitGroup
 	for _, e := range es {
@@ -108,7 +108,8 @@ func ByPosition(d broker.Delivery) (store.Identity, error) {
 	return store.Identity{Source: Position, ID: id}, nil
 }
 
-// field returns a field of a JSON payload: a non-empty text, or a number as it is written.
+// field returns a field of a JSON payload. The field is a non-empty string, or a number, which is returned as
+// it is written.
 func field(data []byte, path []string) (string, error) {
 	at := json.RawMessage(data)
 	for _, name := range path {
@@ -132,9 +133,9 @@ func field(data []byte, path []string) (string, error) {
 	return "", fmt.Errorf("the field %v is neither a text nor a number", path)
 }
 
-// Without returns data for a fingerprint: without the field at path, in a canonical form. So a copy that was
-// decoded and encoded again compares equal. Data that is not a JSON object, or not text, is returned
-// unchanged.
+// Without returns data for a fingerprint: without the field at path, in a canonical form. So the fingerprint
+// does not change if a copy is decoded and encoded again. If data is not a JSON object, or not text, Without
+// returns it unchanged.
 func Without(data []byte, path []string) []byte {
 	if len(path) == 0 || fingerprint.CheckJSON(data) != nil {
 		return data
@@ -153,8 +154,8 @@ func Without(data []byte, path []string) []byte {
 	return canonical
 }
 
-// prune deletes the field at path. It also deletes the objects on the path that have no other field, because
-// the original may lack them.
+// prune deletes the field at path. It also deletes each object on the path that then is empty, because the
+// original message may lack that object.
 func prune(object map[string]any, path []string) {
 	if len(path) > 1 {
 		inner, ok := object[path[0]].(map[string]any)
@@ -179,7 +180,8 @@ func HeaderNumber(name string, d broker.Delivery) int {
 	return 0
 }
 
-// FieldNumber returns the number in a field of a JSON payload, or in its text, or 0.
+// FieldNumber returns the number in a field of a JSON payload, or 0. The field may also be a string with a
+// number.
 func FieldNumber(path []string, d broker.Delivery) int {
 	text, err := field(d.Data, path)
 	if err != nil {

@@ -1,3 +1,5 @@
+// This file builds the intake of a message: the rows and locks with which its transaction begins.
+
 package exec
 
 import (
@@ -10,15 +12,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// withoutIntake ends a message whose intake cannot be computed. It fails the message. If the message cannot
-// be parked either, it may be a duplicate or a conflict: withoutIntake looks for its mark.
+// withoutIntake fails a message if its intake cannot be built. If the message cannot be parked either, it may
+// be a duplicate or a conflict. So withoutIntake then reads its mark.
 func (x *Executor[TTx]) withoutIntake(ctx context.Context, e *partition.Entry, why error) Result {
 	r := x.fail(ctx, e, x.db.Apply, why)
 	if r.What != decide.Full || e.Parked != nil {
 		return r
 	}
 	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), Outcome: store.Done,
-		Fingerprint: x.printed(e),
+		Fingerprint: x.printOrZero(e),
 		KeyOrder:    store.Arriving, Key: e.Key}
 	intake := store.Intake{Marks: []store.Mark{m}, Server: e.Server, Wait: x.o.Wait, Handle: x.o.Handle}
 	unit, err := x.db.Begin(ctx, intake)
@@ -47,7 +49,7 @@ func (x *Executor[TTx]) intake(ctx context.Context, e *partition.Entry) (intake 
 		Isolation: x.o.Isolation,
 	}
 	if x.handlers[e.Kind()] == nil {
-		return intake, nil // the functions below expect types that this build handles
+		return intake, nil // the functions below may fail for types without a handler
 	}
 	if e.Step, err = x.step(ctx, e); err != nil {
 		return intake, err
@@ -85,7 +87,7 @@ func (x *Executor[TTx]) intake(ctx context.Context, e *partition.Entry) (intake 
 
 var errNoEntity = errors.New("inbox.Options.Transaction.Entities returned an entity without Space or Key: all such messages would wait for each other; give both, or leave it out")
 
-// mark returns the mark of e, or the error of a fingerprint function.
+// mark returns the mark of e, or the error of the fingerprint function.
 func (x *Executor[TTx]) mark(e *partition.Entry) (store.Mark, error) {
 	print, err := x.print(e)
 	m := store.Mark{Consumer: x.o.Group, Identity: e.Identity(), Outcome: store.Done, Fingerprint: print,

@@ -1,3 +1,5 @@
+// This file calls the LegacyDedup function, which keeps the user's own deduplication table up to date.
+
 package exec
 
 import (
@@ -11,7 +13,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// askLegacyDedup reports whether the user's deduplication table has e. The user's function adds it otherwise.
+// askLegacyDedup reports whether the user's deduplication table has e. If the table lacks e, the user's
+// function adds it.
 func (x *Executor[TTx]) askLegacyDedup(ctx context.Context, e *partition.Entry,
 	tx TTx) (known bool, err error) {
 	if x.legacyDedup == nil || e.Another() {
@@ -23,12 +26,12 @@ func (x *Executor[TTx]) askLegacyDedup(ctx context.Context, e *partition.Entry,
 		}
 	}()
 	m, id := copyOf(e), e.Given
-	return limited(ctx, x, []*partition.Entry{e}, func() (bool, error) {
+	return runLimited(ctx, x, []*partition.Entry{e}, func() (bool, error) {
 		return x.legacyDedup(skald.WithCause(ctx, m), tx, id, m)
 	})
 }
 
-// finishKnown commits the mark of a message that the user's table has.
+// finishKnown commits the mark of a message that the user's table already has.
 func (x *Executor[TTx]) finishKnown(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	intake store.Intake) Result {
 	r := x.finish(ctx, e, unit, intake, Reply{})
@@ -38,9 +41,9 @@ func (x *Executor[TTx]) finishKnown(ctx context.Context, e *partition.Entry, uni
 	return r
 }
 
-// rejectAfterDedup is reject with a LegacyDedup function. It rolls back the rows of the handler. The second
-// transaction repeats the intake and calls the function. It commits only if no entity and no step changed
-// between the two transactions.
+// rejectAfterDedup rejects e if there is a LegacyDedup function. It rolls back the rows of the handler. A
+// second transaction repeats the intake and calls the function. It commits only if no entity and no step
+// changed between the two transactions.
 func (x *Executor[TTx]) rejectAfterDedup(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	intake store.Intake, verdict store.Effect) Result {
 	was := unit.Found()
@@ -61,7 +64,7 @@ func (x *Executor[TTx]) rejectAfterDedup(ctx context.Context, e *partition.Entry
 	case known:
 		return x.finishKnown(ctx, e, unit, intake)
 	}
-	// the intake wrote the mark and locked the entities
+	// The intake wrote the mark and locked the entities.
 	verdict.Mark, verdict.Answer, verdict.Locks = nil, verdict.Mark, nil
 	if verdict.Step != nil {
 		verdict.Step.From = []store.StepState{e.Step.State} // the intake changed it
@@ -69,7 +72,7 @@ func (x *Executor[TTx]) rejectAfterDedup(ctx context.Context, e *partition.Entry
 	if err = unit.Commit(ctx, verdict); err == nil {
 		return Result{Entry: e, What: decide.Rejected}
 	}
-	return x.storeFailed(ctx, e, x.chargeHandler(ctx, fmt.Errorf("reject %s: %w", e.Name(), err)))
+	return x.storeFailed(ctx, e, x.handlerFault(ctx, fmt.Errorf("reject %s: %w", e.Name(), err)))
 }
 
 // stepChanged reports whether the step changed between two intakes.

@@ -1,3 +1,5 @@
+// This file plans, makes and settles the outside calls of messages.
+
 package exec
 
 import (
@@ -15,24 +17,26 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// OutsideCall is the outside call of the messages of one kind.
+// OutsideCall is the outside call of the messages of one kind. Settle runs in a transaction when the outcome
+// of the call is known.
 type OutsideCall[TTx any] struct {
 	call.Bound[TTx]
 	Settle func(ctx context.Context, tx TTx, m skald.Message, outcome string) (Reply, error)
 }
 
-// Intent is the error that a handler returns to plan an outside call. It is not a failure.
+// Intent is the error with which a handler plans an outside call. It is not a failure.
 type Intent struct{ Call store.Call }
 
 func (i *Intent) Error() string { return "an outside call with key " + i.Call.Key + " is planned" }
 
-// The maximum times that a message waits for a worker: after a claim, and after its call was stored.
+// MaxWaitClaimed and maxWaitIntended limit how long a message may wait for a worker: after a claim, and after
+// its call was stored.
 const (
 	MaxWaitClaimed  = 4 * time.Second
 	maxWaitIntended = 2 * time.Second
 )
 
-// Lease returns the time of a claim: the wait for a worker, an attempt, and the longest outside call.
+// Lease returns how long a claim lasts: the wait for a worker, an attempt, and the longest outside call.
 func (x *Executor[TTx]) Lease(wait time.Duration) time.Duration {
 	longest := time.Duration(0)
 	for _, c := range x.calls {
@@ -41,7 +45,7 @@ func (x *Executor[TTx]) Lease(wait time.Duration) time.Duration {
 	return x.o.Handle + x.o.Wait + wait + longest
 }
 
-// intend stores the planned call instead of the work of the handler, if no entity changed in between. It
+// intend rolls back the work of the handler and stores the planned call, if no entity changed meanwhile. It
 // parks the message with a claim of this session.
 func (x *Executor[TTx]) intend(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	intake store.Intake, c store.Call, d decide.Decision) Result {
@@ -53,8 +57,8 @@ func (x *Executor[TTx]) intend(ctx context.Context, e *partition.Entry, unit sto
 	own.Parked = &k.Parked
 	k.Step = nil
 	if e.Parked == nil {
-		// Guard: no message of the key was parked between the two transactions. Such a message and this call
-		// could wait for each other.
+		// The store refuses the effect if a message of the key was parked between the two transactions. That
+		// message and this call could wait for each other.
 		k.MostRows = 1
 	}
 	effect := store.Effect{Park: k, Step: stepChange(e, d.Step, 0, ""), Locks: slices.Clone(intake.Locks)}
@@ -72,13 +76,13 @@ func (x *Executor[TTx]) intend(ctx context.Context, e *partition.Entry, unit sto
 			x.releaseIntent(ctx, effect)
 			return Result{Entry: e, What: decide.Outage, Err: err}
 		}
-		x.releaseClaim(ctx, own, x.db.Apply) // the effect may be committed
+		x.releaseClaim(ctx, own, x.db.Apply) // the effect may have been committed
 		return x.storeFailed(ctx, e, err)
 	case !applied[0]:
 		x.releaseClaim(ctx, e, x.db.Apply)
 		r := Result{Entry: e, What: decide.Again,
 			Err: fmt.Errorf("store the outside call of %s: %w", partition.Shown(e.Given.ID), store.ErrLost)}
-		if e.Again > 0 { // a first conflict is found by the next intake
+		if e.Again > 0 { // after a first conflict the next intake finds its cause
 			r.After = backoff.After(e.Again, x.o.Retry.InitialInterval, x.o.Retry.MaxInterval)
 		}
 		return r
@@ -87,11 +91,11 @@ func (x *Executor[TTx]) intend(ctx context.Context, e *partition.Entry, unit sto
 }
 
 // intendAgain stores the call of e again, under the key in its step. The call may have been made since e was
-// parked. So the next claim looks it up first.
+// parked. So the next claim first looks up its outcome.
 func (x *Executor[TTx]) intendAgain(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	intake store.Intake) Result {
 	key := e.PriorStep.OutsideKey
-	_, err := x.run(fenced(ctx, intake.Locks, unit.Found().Locks), e, unit)
+	_, err := x.run(withVersions(ctx, intake.Locks, unit.Found().Locks), e, unit)
 	var outside *Intent
 	if !errors.As(err, &outside) {
 		if err == nil {
@@ -109,15 +113,16 @@ func (x *Executor[TTx]) intendAgain(ctx context.Context, e *partition.Entry, uni
 		Result{Entry: e, What: decide.Later, After: k.Due})
 }
 
-// releaseIntent releases the claim of a message after storing its call failed without an answer. The effect
-// may be committed or not. In both cases the call of the row and the state of the step must match.
+// releaseIntent releases the claim of a message after the store did not answer to the effect that stores its
+// call. The effect may be committed or not. In both cases the call of the row and the state of the step must
+// match.
 func (x *Executor[TTx]) releaseIntent(ctx context.Context, effect store.Effect) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	id := effect.Park.Identity
 	kept, err := store.ListParked(ctx, x.db, store.ParkedQuery{Consumer: x.o.Group, Identity: &id, Limit: 1})
 	if err != nil {
-		return // it is claimed again after its lease
+		return // another claim gets the message after its lease
 	}
 	if len(kept) == 1 && kept[0].Call != nil && kept[0].Call.Key == effect.Park.Call.Key {
 		p := kept[0]
@@ -130,7 +135,7 @@ func (x *Executor[TTx]) releaseIntent(ctx context.Context, effect store.Effect) 
 	_, _ = x.db.Apply(ctx, effect)
 }
 
-// ifUnchanged returns an effect that writes p only if its row is unchanged since it was read.
+// ifUnchanged returns an effect that writes p only if nothing changed its row since it was read.
 func ifUnchanged(p *store.Parked) *store.Park {
 	k := &store.Park{Parked: *p, Was: &p.Attempts,
 		WasClaim: &store.Claim{Claims: p.Claims, Session: p.Session}}
@@ -141,8 +146,8 @@ func ifUnchanged(p *store.Parked) *store.Park {
 }
 
 // call makes the outside call of e, unless its outcome is known, and settles it. Begun reports that the call
-// may have been made before. A call may crash the process, so a suspect is guarded as before a handler. A
-// call that its lease cannot cover is not made.
+// may have been made before. A call may crash the process, so call guards a suspect as before a handler. It
+// does not make a call that may outlast the lease.
 func (x *Executor[TTx]) call(ctx context.Context, e *partition.Entry, begun bool) Result {
 	c, there := x.calls[e.Kind()]
 	if !there && x.handlers[e.Kind()] == nil {
@@ -177,13 +182,13 @@ func (o owner[TTx]) Sending(ctx context.Context, timeout time.Duration) (context
 	return skald.WithCause(ctx, o.e.Message), o.x.running.begin(timeout, o.e)
 }
 
-// GivesUp returns true: the request would keep a worker.
+// GivesUp returns true, because the request would occupy a worker.
 func (o owner[TTx]) GivesUp() bool { return true }
 
 func (o owner[TTx]) Answered(ctx context.Context, c store.Call) Result {
 	if o.e.Call.Outcome == "" {
 		o.e.Settled = o.begun
-		o.e.Parked.Call = &c // kept if settling fails
+		o.e.Parked.Call = &c // the parked row keeps the outcome if Settle fails
 	}
 	o.e.Outcome = c.Outcome
 	return o.x.take(ctx, o.e)
@@ -199,7 +204,7 @@ func (o owner[TTx]) Failed(ctx context.Context, err error) Result {
 
 func (o owner[TTx]) Late() Result { return Result{Entry: o.e, What: decide.Stale} }
 
-// handler returns the handler of e. After a call that is the settle function.
+// handler returns the handler of e. After an outside call this is the function Settle.
 func (x *Executor[TTx]) handler(e *partition.Entry) Handler[TTx] {
 	k := e.Kind()
 	if e.Outcome == "" {
@@ -211,9 +216,10 @@ func (x *Executor[TTx]) handler(e *partition.Entry) Handler[TTx] {
 	}
 }
 
-// settleForUndo requests that the call of a message is settled by using up its key, because another message
-// waits to undo its step. It also requeues a dead letter. The waiting message repeats the request, so errors
-// are only logged. A call that undoes the step is not changed.
+// settleForUndo requests that the call of the message id is settled by voiding its key, because another
+// message waits to undo its step. If the message is a dead letter, settleForUndo also requeues it. It does
+// not change a call that undoes the step. It only logs errors, because the waiting message repeats the
+// request.
 func (x *Executor[TTx]) settleForUndo(ctx context.Context, id store.Identity) {
 	kept, err := store.ListParked(ctx, x.db, store.ParkedQuery{Consumer: x.o.Group, Identity: &id, Limit: 1})
 	if err == nil && len(kept) == 1 && kept[0].Call != nil &&
@@ -229,7 +235,8 @@ func (x *Executor[TTx]) settleForUndo(ctx context.Context, id store.Identity) {
 					Consumer: x.o.Group, Identity: id}})
 		}
 		if err == nil && !p.Call.Undo {
-			// The due time stays. The write is guarded: a session that claimed or answered it meanwhile wins.
+			// The due time does not change. If a session claims or settles the message meanwhile, the store
+			// refuses this write.
 			p.Call.Undo = true
 			_, err = x.db.Apply(ctx, store.Effect{Park: ifUnchanged(&p)})
 		}

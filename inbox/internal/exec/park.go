@@ -1,3 +1,5 @@
+// This file parks messages, also as dead letters, and handles the store's refusals to park.
+
 package exec
 
 import (
@@ -15,16 +17,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// rollbackFunc ends the transaction of a message, if there is one, and applies other effects instead:
+// rollbackFunc ends the transaction of a message, if there is one, and applies effects instead. It is
 // Unit.Rollback or Driver.Apply.
 type rollbackFunc func(ctx context.Context, effects ...store.Effect) ([]bool, error)
 
-// NewPark returns the effect that parks e. It has the attempts so far.
+// NewPark returns the effect that parks e, with the attempts so far.
 func (x *Executor[TTx]) NewPark(e *partition.Entry) *store.Park {
 	k := &store.Park{MostRows: x.o.KeyRows, MostBytes: x.o.KeyBytes, Step: e.Takes()}
 	if e.Parked != nil {
 		k.Parked = *e.Parked
-		k.Claims, k.Session = 0, "" // the effect answers the claim
+		k.Claims, k.Session = 0, "" // the effect ends the claim
 		was := e.Parked.Attempts
 		k.Was, k.WasCall = &was, e.CallKey()
 		return k
@@ -40,7 +42,7 @@ func (x *Executor[TTx]) parkBehind(ctx context.Context, e *partition.Entry, end 
 	return x.park(ctx, e, end, store.Effect{Park: x.NewPark(e)}, Result{Entry: e, What: decide.Queued})
 }
 
-// parkFor parks e for after, without a failed attempt. After skald.RetryAfter it waits for at least
+// parkFor parks e for the time after, without a failed attempt. After skald.RetryAfter it waits for at least
 // Retry.InitialInterval, and stores the reason.
 func (x *Executor[TTx]) parkFor(ctx context.Context, e *partition.Entry, end rollbackFunc,
 	after time.Duration, err error) Result {
@@ -48,15 +50,15 @@ func (x *Executor[TTx]) parkFor(ctx context.Context, e *partition.Entry, end rol
 	var asked *skald.LaterError
 	if errors.As(err, &asked) {
 		after = max(after, x.o.Retry.InitialInterval)
-		k.Last.Why, k.Last.Host = err.Error(), x.o.Host // without a time it is no failed attempt
+		k.Last.Why, k.Last.Host = err.Error(), x.o.Host // Last.At stays zero, so this is no failed attempt
 	}
 	k.Due = after
 	return x.park(ctx, e, end, store.Effect{Park: k},
 		Result{Entry: e, What: decide.Later, After: after, Err: err})
 }
 
-// park ends the transaction of e and applies effect instead. If the store refuses a guard of the effect, the
-// next attempt finds the reason.
+// park ends the transaction of e and applies effect instead. If the store refuses effect because of a guard,
+// park looks for the reason.
 func (x *Executor[TTx]) park(ctx context.Context, e *partition.Entry, end rollbackFunc,
 	effect store.Effect, r Result) Result {
 	if e.Parked == nil && effect.Park.Dead == nil && !x.o.Room() {
@@ -84,12 +86,12 @@ func (x *Executor[TTx]) park(ctx context.Context, e *partition.Entry, end rollba
 var ErrKeyFull = errors.New("inbox: no more may be parked of its key (Options.Limits.KeyRows, KeyBytes): " +
 	"repair the first message of the key, then redrive this letter")
 
-// refused ends an attempt after the store refused a guard of the effect. Another process finished or parked
-// the message, or its key is full. A message of a full key becomes a dead letter, which needs no room.
-// Otherwise the messages of all other keys of its partition would wait behind it.
+// refused ends an attempt after the store refused effect because of a guard. Either another process finished
+// or parked the message, or its key is full. A message of a full key becomes a dead letter, which the limits
+// of the key do not count. Otherwise all other keys of its partition would wait for it.
 func (x *Executor[TTx]) refused(ctx context.Context, e *partition.Entry, p *store.Park, err error) Result {
-	if r, is := x.endKept(ctx, e, x.printed(e)); is {
-		return r // its intake may fail each time, and never find this
+	if r, is := x.endKept(ctx, e, x.printOrZero(e)); is {
+		return r // its intake may fail in each attempt, and never find the parked row
 	}
 	full := Result{Entry: e, What: decide.Full, Err: fmt.Errorf("%w: %w", ErrFull, Cause(err))}
 	if p.Dead != nil || !x.o.DeadRoom() {
@@ -98,14 +100,14 @@ func (x *Executor[TTx]) refused(ctx context.Context, e *partition.Entry, p *stor
 	r := x.deadUnparked(ctx, e, form{park: *p, announced: true}, failure.KindKeyFull,
 		fmt.Errorf("%w: %w", ErrKeyFull, Cause(err)))
 	if r.What == decide.Stale {
-		return full // another process finished it: the next attempt finds that
+		return full // another process finished it; the next attempt finds the mark
 	}
 	return x.deadAfterRefusals(ctx, e, p, r)
 }
 
-// deadAfterRefusals returns r, an attempt whose message the store refused to park. After many refusals over
-// minutes it makes e a dead letter, so that its partition continues. It tries several forms of the dead
-// letter until the store accepts one.
+// deadAfterRefusals returns r, unless the store has refused to park e many times over minutes. In that case
+// it makes e a dead letter, so that its partition continues. It tries several forms of the dead letter until
+// the store accepts one.
 func (x *Executor[TTx]) deadAfterRefusals(ctx context.Context, e *partition.Entry, p *store.Park,
 	r Result) Result {
 	if r.What != decide.NotParked || !e.Refused.Last(x.o.Now()) {
@@ -127,15 +129,15 @@ func (x *Executor[TTx]) deadAfterRefusals(ctx context.Context, e *partition.Entr
 var errUnkept = errors.New("inbox: the store refused repeatedly to park it, for an unknown reason: " +
 	"repair the store, then redrive this letter")
 
-const mostCause = 1 << 10 // bytes
+const mostCause = 1 << 10 // bytes of the cause in an error
 
-// form is one way to store a message that could not be parked.
+// form is one form of the dead letter of a message that the store refused to park.
 type form struct {
 	park      store.Park
-	announced bool
+	announced bool // with the message for Options.Dead.Topic
 }
 
-// bare returns p without payload and headers.
+// bare returns p without payload and headers. The fault has the size and the hash of the payload.
 func bare(p store.Park) store.Park {
 	m := &p.Message
 	if failure.IsComplete(p.Fault) {
@@ -167,8 +169,8 @@ func (x *Executor[TTx]) deadUnparked(ctx context.Context, e *partition.Entry, f 
 	return Result{Entry: e, What: decide.Dead, Attempts: p.Attempts, Unparked: true, Err: err}
 }
 
-// parkFailed returns the result of e after the store failed to park it with err. Cause is the reason to park
-// it.
+// parkFailed returns the result of e after err, an error of the store when it parked e. Cause is the reason
+// to park e.
 func (x *Executor[TTx]) parkFailed(e *partition.Entry, err, cause error) Result {
 	r := Result{Entry: e, What: decide.Outage, Err: fmt.Errorf("park %s: %w", e.Name(), err)}
 	switch {
@@ -184,7 +186,8 @@ func (x *Executor[TTx]) parkFailed(e *partition.Entry, err, cause error) Result 
 // ErrFull is the reason why a partition pauses: no more messages may be parked for the consumer.
 var ErrFull = errors.New("inbox: no more messages may be parked")
 
-// Cause returns the reason to park a message: err, or that other messages of its key are parked.
+// Cause returns the reason to park a message: err, or if that is nil, that other messages of its key are
+// parked.
 func Cause(err error) error {
 	if err == nil {
 		return errors.New("other messages of its key are parked")
@@ -192,8 +195,8 @@ func Cause(err error) error {
 	return err
 }
 
-// releaseClaim makes a claimed message due soon, before its lease ends. The delay grows with each release.
-// After an error the lease still ends.
+// releaseClaim makes a claimed message due soon, before its lease ends. The delay grows with each release. If
+// the store fails, the message is due when the lease ends.
 func (x *Executor[TTx]) releaseClaim(ctx context.Context, e *partition.Entry,
 	end rollbackFunc) (due time.Duration) {
 	if e.Parked == nil {
@@ -219,19 +222,19 @@ func (x *Executor[TTx]) finishParked(e *partition.Entry) *store.Finish {
 		WasCall: e.CallKey(), Place: e.Parked.Place}
 }
 
-// alreadyKept ends a message that was delivered again while it is parked or a dead letter. Another message
-// with its identity is a conflict, as after its mark.
+// alreadyKept ends a redelivery of a message that is parked or a dead letter. If another message with the
+// same identity is stored, e is a conflict.
 func (x *Executor[TTx]) alreadyKept(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	print int64) Result {
 	_, _ = unit.Rollback(ctx)
 	if r, is := x.endKept(ctx, e, print); is {
 		return r
 	}
-	return Result{Entry: e, What: decide.Again} // it was finished meanwhile
+	return Result{Entry: e, What: decide.Again} // another process finished it meanwhile
 }
 
-// endKept ends a message whose identity is parked or a dead letter. It returns false if the identity is
-// neither.
+// endKept ends e if the database has a parked message or a dead letter with the identity of e. It returns
+// false if there is none.
 func (x *Executor[TTx]) endKept(ctx context.Context, e *partition.Entry, print int64) (r Result, is bool) {
 	id := e.Identity()
 	kept, err := store.ListParked(ctx, x.db, store.ParkedQuery{Consumer: x.o.Group, Identity: &id, Limit: 1})
@@ -243,8 +246,8 @@ func (x *Executor[TTx]) endKept(ctx context.Context, e *partition.Entry, print i
 	}
 	was := &partition.Entry{Given: id}
 	was.Message = kept[0].Message
-	if p := x.printed(was); p == 0 || print == 0 || p == print || !failure.IsComplete(kept[0].Fault) {
-		// this process may have parked it without an answer of the store
+	if p := x.printOrZero(was); p == 0 || print == 0 || p == print || !failure.IsComplete(kept[0].Fault) {
+		// This process may have parked the message and received no answer from the store.
 		return Result{Entry: e, What: decide.Duplicate, Kept: true}, true
 	}
 	_, err = x.db.Apply(ctx, store.Effect{Quarantine: newQuarantined(x.o.Group, e, store.Conflict, print)})

@@ -1,3 +1,5 @@
+// This file handles messages that may crash their process.
+
 package exec
 
 import (
@@ -11,16 +13,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// TrustedClaims is the maximum number of claims of a message that is not a suspect. One of them got no
-// answer: its process crashed, but usually not because of the message.
+// TrustedClaims is the maximum number of claims of a message that is not a suspect. After two claims its
+// process crashed once during an attempt, but usually another message caused that crash.
 const TrustedClaims = 2
 
-// ErrCrashes is the failure of a message whose process crashed repeatedly.
+// ErrCrashes is the failure of a message if its process crashed repeatedly.
 var ErrCrashes = errors.New("inbox: its process crashed each time that only this message ran")
 
-// guardSuspect prepares the attempt of a message that may have crashed a process. A message from the broker
-// is parked with one unanswered claim. For a parked message guardSuspect stores a crash that only a finished
-// attempt removes.
+// guardSuspect prepares the attempt at a message that may have crashed a process. It parks a message from the
+// broker, as if it had been claimed once before. For a parked message it counts a crash in advance, which
+// only a finished attempt removes. Over reports that the attempt ends with r.
 func (x *Executor[TTx]) guardSuspect(ctx context.Context, e *partition.Entry) (r Result, over bool) {
 	switch k := x.NewPark(e); {
 	case e.Parked == nil:
@@ -29,25 +31,25 @@ func (x *Executor[TTx]) guardSuspect(ctx context.Context, e *partition.Entry) (r
 	case e.Parked.CrashCount >= x.o.Crashes:
 		return x.deadAfterCrashes(ctx, e, k), true
 	default:
-		r = x.chargeCrash(ctx, e, k)
+		r = x.countCrash(ctx, e, k)
 		return r, r.What != decide.Handled
 	}
 }
 
-// chargeCrash stores a crash of this message in advance; a finished attempt removes it. The ending is Handled
-// if it is stored.
-func (x *Executor[TTx]) chargeCrash(ctx context.Context, e *partition.Entry, k *store.Park) Result {
-	k.CrashCount, k.Claims, k.Session = k.CrashCount+1, e.Parked.Claims, e.Parked.Session // no answer yet
+// countCrash counts a crash of this message in advance, in the store. A finished attempt removes it. The
+// ending is Handled if the store has the crash.
+func (x *Executor[TTx]) countCrash(ctx context.Context, e *partition.Entry, k *store.Park) Result {
+	k.CrashCount, k.Claims, k.Session = k.CrashCount+1, e.Parked.Claims, e.Parked.Session // the claim continues
 	k.Due = x.Lease(MaxWaitClaimed)
 	return x.park(ctx, e, x.db.Apply, store.Effect{Park: k}, Result{Entry: e, What: decide.Handled})
 }
 
-// parkSuspect parks a suspect that is fresh or behind its key. It returns false for other suspects, except
-// those that are parked already. It reads only the mark: reading the rest of the intake may crash the
-// process.
+// parkSuspect parks a suspect that is new or behind other messages of its key. It returns false if the
+// suspect has a mark or is too old. It reads only the mark, because building the rest of the intake may crash
+// the process.
 func (x *Executor[TTx]) parkSuspect(ctx context.Context, e *partition.Entry,
 	k *store.Park) (r Result, over bool) {
-	m, _ := x.mark(e) // without a fingerprint, nothing is compared
+	m, _ := x.mark(e) // after an error there is no fingerprint to compare
 	unit, err := x.db.Begin(ctx, store.Intake{Marks: []store.Mark{m}, Server: e.Server,
 		Wait: x.o.Wait, Handle: x.o.Handle})
 	if err != nil {
@@ -64,16 +66,18 @@ func (x *Executor[TTx]) parkSuspect(ctx context.Context, e *partition.Entry,
 	return r, false
 }
 
-// deadAfterCrashes makes a dead letter of a message that crashed its process too often. It records the step
-// of the message, so that an undo of the step can requeue the letter. No attempt may have recorded it.
-// Reading the step reads the payload, which may crash the process, so that counts as a crash, too. After
-// twice as many crashes the step is not recorded, and an operator has to drop the letter.
+// deadAfterCrashes makes a message a dead letter if it crashed its process too often. It records the step of
+// the message, so that an undo of the step can requeue the dead letter. An earlier attempt may not have
+// recorded it.
+//
+// Reading the step reads the payload, which may crash the process. So this also counts as a crash in advance.
+// After twice as many crashes the step is not recorded, and an operator has to drop the dead letter.
 func (x *Executor[TTx]) deadAfterCrashes(ctx context.Context, e *partition.Entry, k *store.Park) Result {
 	c, takes := x.steps[e.Kind()]
 	takes = takes && c.State != store.StepUndone && e.Call == nil
 	blind := takes && e.Parked.CrashCount >= 2*x.o.Crashes
 	if takes && !blind {
-		if r := x.chargeCrash(ctx, e, x.NewPark(e)); r.What != decide.Handled {
+		if r := x.countCrash(ctx, e, x.NewPark(e)); r.What != decide.Handled {
 			return r
 		}
 		reading, cancel := context.WithTimeoutCause(ctx, x.o.Handle, failure.ErrTimeout)

@@ -1,3 +1,5 @@
+// This file calls user functions that have no context, with a time limit.
+
 package exec
 
 import (
@@ -11,43 +13,45 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// errNoReturn is the failure of a message whose function without a context does not return.
+// errNoReturn is the failure of a message if a function without a context does not return.
 var errNoReturn = errors.New("inbox: a function without a context must only compute, and does not return")
 
-// pureTime bounds a function without a context. The loop of the consumer waits for some of them.
+// pureTime is the time limit of a function without a context. The goroutine that receives messages waits for
+// some of these functions.
 const pureTime = 5 * time.Second
 
-// pureCall is a call of a function without a context for a message.
+// pureCall identifies a call of a function for a message.
 type pureCall struct {
 	what string
 	id   store.Identity
 }
 
-// pureCalls are the calls that did not return in time. A message has at most one for each function. The zero
+// pureCalls has the calls that did not return in time. A message has at most one for each function. The zero
 // value is empty. It is safe for concurrent use.
 type pureCalls struct {
 	mu  sync.Mutex
 	now map[pureCall]bool
 }
 
-// pure calls a user's function without a context, with the name what. If the function takes longer than
-// pureTime, pure returns an error, and its goroutine continues. The caller must then not use the variables
-// that the function writes. Until the function returns, pure does not call it again for the same message.
+// pure calls a user's function without a context; what is the name of the function. If the function takes
+// longer than pureTime, pure returns an error, and the function continues in its goroutine. The caller must
+// then not use the variables that the function writes. Until the function returns, pure does not call it
+// again for the same message.
 func (x *Executor[TTx]) pure(e *partition.Entry, what string, f func() error) error {
 	c := pureCall{what, e.Identity()}
 	if x.unreturned.has(c) {
 		return fmt.Errorf("%w: %s still runs since an earlier attempt", errNoReturn, what)
 	}
-	goesOn, err := x.pureOnce(what, f)
-	if goesOn != nil {
-		x.unreturned.add(c, goesOn)
+	pending, err := x.pureOnce(what, f)
+	if pending != nil {
+		x.unreturned.add(c, pending)
 	}
 	return err
 }
 
-// pureOnce is pure without the check for earlier calls. If the function does not return in time, goesOn gets
-// its result.
-func (x *Executor[TTx]) pureOnce(what string, f func() error) (goesOn <-chan error, err error) {
+// pureOnce calls f like pure, but without the check for earlier calls. If f does not return in time, pending
+// receives its result later.
+func (x *Executor[TTx]) pureOnce(what string, f func() error) (pending <-chan error, err error) {
 	most := min(pureTime, x.o.Handle)
 	done := failure.Start(f)
 	timer := time.NewTimer(most)
@@ -67,7 +71,7 @@ func (p *pureCalls) has(c pureCall) bool {
 	return p.now[c]
 }
 
-// add adds c until done.
+// add adds c, and removes it when done receives a result.
 func (p *pureCalls) add(c pureCall, done <-chan error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,3 +1,5 @@
+// This file puts messages into quarantine.
+
 package exec
 
 import (
@@ -12,8 +14,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// quarantine puts a message into quarantine for an operator. The row is written before the message is
-// acknowledged. A duplicate does not change the row.
+// quarantine puts a message into quarantine for an operator. It writes the row before the inbox acknowledges
+// the message. A duplicate does not change the row.
 func (x *Executor[TTx]) quarantine(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	d decide.Decision, print int64) Result {
 	applied, err := unit.Rollback(ctx,
@@ -29,8 +31,8 @@ func (x *Executor[TTx]) quarantine(ctx context.Context, e *partition.Entry, unit
 	return Result{Entry: e, What: d.Ending}
 }
 
-// logQuarantine logs that a message was put into quarantine. It logs the first one, and later ones at growing
-// intervals, with the count since the last line.
+// logQuarantine logs that a message was put into quarantine. It logs the first message, and later ones at
+// growing intervals, with the number since the last line.
 func (x *Executor[TTx]) logQuarantine(ctx context.Context, e *partition.Entry, why store.Outcome) {
 	n, due := x.quarantined.count(x.o.Now())
 	if !due {
@@ -55,7 +57,8 @@ type rareLog struct {
 	unlogged int // messages since the last line
 }
 
-// count counts a message. It reports whether to log now, and the count since the last line.
+// count counts a message. It reports whether to log now, and returns the number of messages since the last
+// line.
 func (l *rareLog) count(now time.Time) (n int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,3 +1,5 @@
+// This file ends messages that are finished already.
+
 package exec
 
 import (
@@ -11,10 +13,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// finishedElsewhere finishes a claimed message that another process or an import has marked, and its step.
-// The writer of the mark may not know steps: an older build, or an import. Then the step still waits for this
-// message, and so does an undo of the step. So the step gets the state that the mark implies. One effect
-// changes the step and deletes the parked row, so that both are retried after a failure.
+// finishedElsewhere finishes a claimed message that another process or an import has marked. It also finishes
+// its step. The writer of the mark may not have changed the step: an older build or an import does not. The
+// step, and any undo of it, would then wait for this message forever. So finishedElsewhere sets the state
+// that the mark implies. One effect changes the step and deletes the parked row, so that a retry repeats
+// both.
 func (x *Executor[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entry, v store.Verdict,
 	print int64) Result {
 	unit, err := x.db.Begin(ctx, store.Intake{Steps: []store.Step{*e.Step}, Server: e.Server,
@@ -47,7 +50,8 @@ func (x *Executor[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entr
 	return x.endFinished(ctx, e, d.Ending, err)
 }
 
-// endFinished returns the result of a message that another process finished.
+// endFinished returns the result of a message that another process finished. Err is the error of deleting its
+// parked row.
 func (x *Executor[TTx]) endFinished(ctx context.Context, e *partition.Entry, what decide.Ending,
 	err error) Result {
 	if err != nil && !errors.Is(err, store.ErrLost) { // after ErrLost another process deletes the row
@@ -69,8 +73,8 @@ func (x *Executor[TTx]) resends(e *partition.Entry, v store.Verdict) bool {
 	return yes
 }
 
-// Announces reports whether each duplicate of e publishes the reply again. It returns false after an error of
-// Options.Identity.Repeat. The next duplicate calls the function again.
+// Announces reports whether each duplicate of e publishes the reply again. If Options.Identity.Repeat fails,
+// Announces returns false and the error. The next duplicate calls the function again.
 func (x *Executor[TTx]) Announces(e *partition.Entry) (bool, error) {
 	if x.o.Repeat == nil {
 		return false, nil
@@ -85,15 +89,15 @@ func (x *Executor[TTx]) Announces(e *partition.Entry) (bool, error) {
 	return yes, nil
 }
 
-// DropsDuplicate reports whether e is a duplicate that needs no more work. It returns false for a conflict
-// and if the reply is published again.
+// DropsDuplicate reports whether e is a duplicate that needs no more work. It returns false for a conflict,
+// and for a duplicate that publishes the reply again.
 func (x *Executor[TTx]) DropsDuplicate(e *partition.Entry, v store.Verdict) bool {
-	print, err := x.print(e) // an attempt reports its error
+	print, err := x.print(e) // the attempt at e reports the error
 	return err == nil && once.Judge(v, print) != store.Conflict && !x.resends(e, v)
 }
 
-// repeat ends a duplicate. It publishes the stored reply again if Options.Identity.Repeat selects the
-// message.
+// repeat ends a duplicate. If Options.Identity.Repeat returns true for it, repeat publishes the stored reply
+// again.
 func (x *Executor[TTx]) repeat(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	v store.Verdict) Result {
 	if !x.resends(e, v) {

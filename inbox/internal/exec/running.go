@@ -17,19 +17,20 @@ import (
 
 // runningFunc is a handler or an outside call that runs.
 type runningFunc struct {
-	es     []*partition.Entry // several in a batch handler
+	es     []*partition.Entry // several for a batch handler
 	begun  time.Time
 	most   time.Duration
 	logged bool
 }
 
-// runningFuncs are the functions that run now. The zero value is empty. It is safe for concurrent use.
+// runningFuncs has the functions that run now. The zero value is empty. It is safe for concurrent use.
 type runningFuncs struct {
 	mu  sync.Mutex
 	now map[*runningFunc]bool
 }
 
-// begin adds a function with the messages es and the time limit most. Call over when it returns.
+// begin adds a function with the messages es and the time limit most. The caller must call over when the
+// function returns.
 func (a *runningFuncs) begin(most time.Duration, es ...*partition.Entry) (over func()) {
 	one := &runningFunc{es: es, begun: time.Now(), most: most}
 	a.mu.Lock()
@@ -45,7 +46,7 @@ func (a *runningFuncs) begin(most time.Duration, es ...*partition.Entry) (over f
 	}
 }
 
-// longest describes up to n functions that run for the longest time.
+// longest describes the n functions that have run for the longest time.
 func (a *runningFuncs) longest(n int) []string {
 	a.mu.Lock()
 	all := slices.SortedFunc(maps.Keys(a.now),
@@ -65,11 +66,11 @@ func (a *runningFuncs) longest(n int) []string {
 
 // Running is a handler or an outside call that runs now.
 type Running struct {
-	Entries []*partition.Entry // several in a batch handler
+	Entries []*partition.Entry // several for a batch handler
 	Begun   time.Time
 	Most    time.Duration // its time limit
-	Late    bool          // its time limit is over
-	Stuck   bool          // its time limit plus grace is over: it ignores its context
+	Late    bool          // it has run for longer than its time limit
+	Stuck   bool          // it has run for longer than its time limit plus grace, so it ignores its context
 }
 
 // list lists all functions.
@@ -84,8 +85,8 @@ func (a *runningFuncs) list(grace time.Duration) []Running {
 	return out
 }
 
-// Renew extends the claim of e by lease from now on, while its handler runs. It changes nothing if e was
-// claimed again or answered.
+// Renew extends the claim of e while its handler runs: the claim ends when lease has passed from now on. It
+// changes nothing if another session has the claim, or the message is finished.
 func (x *Executor[TTx]) Renew(ctx context.Context, e *partition.Entry, lease time.Duration) error {
 	id := e.Identity()
 	kept, err := store.ListParked(ctx, x.db, store.ParkedQuery{Consumer: x.o.Group, Identity: &id, Limit: 1})
@@ -101,7 +102,8 @@ func (x *Executor[TTx]) Renew(ctx context.Context, e *partition.Entry, lease tim
 	return nil
 }
 
-// overdue lists the functions that run for longer than their time limit plus grace, and logs each once.
+// overdue lists the functions that have run for longer than their time limit plus grace. It logs each of them
+// once.
 func (a *runningFuncs) overdue(grace time.Duration, log *slog.Logger) (out []Running) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,3 +1,5 @@
+// This file has the steps of sagas: messages that do a step or undo it.
+
 package exec
 
 import (
@@ -21,7 +23,7 @@ func (x *Executor[TTx]) askLegacySteps(ctx context.Context, e *partition.Entry,
 		}
 	}()
 	step, undo, cause := *e.Step, e.Takes() == nil, skald.WithCause(ctx, e.Message)
-	took, err := limited(ctx, x, []*partition.Entry{e}, func() (bool, error) {
+	took, err := runLimited(ctx, x, []*partition.Entry{e}, func() (bool, error) {
 		return x.legacySteps(cause, tx, &step, undo)
 	})
 	if took {
@@ -31,15 +33,16 @@ func (x *Executor[TTx]) askLegacySteps(ctx context.Context, e *partition.Entry,
 }
 
 // LegacyStepsFunc looks up in the user's table whether a step took effect before Skald had a row of it. It
-// records there that the step is done now, or, if undo is true, that it will not be.
+// also records in that table that the step is done now. If undo is true, it records that the step will not be
+// done.
 type LegacyStepsFunc[TTx any] func(ctx context.Context, tx TTx, s *store.Step, undo bool) (bool, error)
 
 // StepRole is the role of a kind of message in a saga.
 type StepRole struct {
-	State store.StepState // StepDone: it does the step; StepUndone: it undoes it
+	State store.StepState // StepDone if the message does the step, StepUndone if it undoes the step
 	// Of returns the saga, name, occurrence and begin of the step of a message.
 	Of func(ctx context.Context, m skald.Message) (store.Step, error)
-	// Publish returns the drafts of a message that runs no handler.
+	// Publish returns the drafts to publish for a message if its handler does not run.
 	Publish func(ctx context.Context, m skald.Message, was store.StepState) ([]skald.Draft, error)
 }
 
@@ -50,7 +53,7 @@ func (x *Executor[TTx]) step(ctx context.Context, e *partition.Entry) (s *store.
 		return nil, nil
 	}
 	m := copyOf(e)
-	own, err := limited(ctx, x, []*partition.Entry{e}, func() (store.Step, error) { return c.Of(ctx, m) })
+	own, err := runLimited(ctx, x, []*partition.Entry{e}, func() (store.Step, error) { return c.Of(ctx, m) })
 	if err != nil {
 		return nil, err
 	}
@@ -58,16 +61,16 @@ func (x *Executor[TTx]) step(ctx context.Context, e *partition.Entry) (s *store.
 	return &own, nil
 }
 
-// settleWait is the wait of a message whose step has an outside call in progress.
+// settleWait is how long a message is parked while the outside call of its step is in progress.
 const settleWait = time.Second
 
-// undone is a step that a message undoes, and its row.
+// undone has a step that a message undoes, and the row of that step.
 type undone struct{ step, row store.Step }
 
 type undoneKey struct{}
 
-// undoing returns a context for the handler of a message that undoes a step.
-func undoing(ctx context.Context, e *partition.Entry) context.Context {
+// withUndoneStep returns a context for the handler of a message that undoes a step.
+func withUndoneStep(ctx context.Context, e *partition.Entry) context.Context {
 	return context.WithValue(ctx, undoneKey{}, undone{step: *e.Step, row: e.PriorStep})
 }
 
@@ -79,13 +82,14 @@ func Undone(ctx context.Context) (step, row store.Step, some bool) {
 }
 
 // finishBare finishes a message without its handler: it commits its mark and its drafts. A second message for
-// the same step gets the reply of the first and publishes nothing. A dead letter whose step is barred is
-// requeued. Its next attempt ends as barred, and the messages of its key continue.
+// the same step gets the reply of the first one and publishes nothing. If the step is barred and its message
+// is a dead letter, finishBare requeues the dead letter. The next attempt at that message ends as barred, and
+// the later messages of its key continue.
 func (x *Executor[TTx]) finishBare(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
 	intake store.Intake, d decide.Decision) Result {
 	r, was := Reply{}, e.PriorStep
 	if _, err := x.askLegacyDedup(ctx, e, unit.Tx()); err != nil {
-		// the result does not matter, but the function must record the message
+		// The result does not matter, but the function must record the message.
 		return x.handlerFailed(ctx, e, unit, err)
 	}
 	if d.Ending != decide.Duplicate {
@@ -123,10 +127,10 @@ func (x *Executor[TTx]) requeueStep(e *partition.Entry) *store.Requeue {
 	return &store.Requeue{Consumer: x.o.Group, Identity: e.PriorStep.Identity, Dead: true}
 }
 
-// bareReply returns the drafts of a message that runs no handler.
+// bareReply returns the drafts to publish for a message if its handler does not run.
 func (x *Executor[TTx]) bareReply(ctx context.Context, e *partition.Entry,
 	was store.StepState) (drafts []skald.Draft, err error) {
 	m, publish := copyOf(e), x.steps[e.Kind()].Publish
-	return limited(ctx, x, []*partition.Entry{e},
+	return runLimited(ctx, x, []*partition.Entry{e},
 		func() ([]skald.Draft, error) { return publish(ctx, m, was) })
 }

@@ -1,3 +1,5 @@
+// This file ends messages that this build has no handler for.
+
 package exec
 
 import (
@@ -14,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// ErrUnhandled is the failure of a dead letter whose type no build handles any more. Later messages of its
+// ErrUnhandled is the failure of a dead letter if no build handles its type any more. Later messages of its
 // key do not wait for it.
 var ErrUnhandled = errors.New(
 	"inbox: no build handles this type any more; redrive it once one does, or drop it")
@@ -25,12 +27,12 @@ var ErrNoType = errors.New(
 		"configure its place in the broker's URL (envelope, route, shapes), or handle the type \"\"; " +
 		"then redrive it")
 
-// otherBuildWait is the wait of a message that a build without its handler has claimed.
+// otherBuildWait is how long a message is parked if a build without a handler for it has claimed it.
 const otherBuildWait = time.Second
 
-// unhandled ends a message without a handler in this build. It parks a message from the broker for a build
-// with a handler. For a parked message it looks for such a build. Without one the message becomes a dead
-// letter.
+// unhandled ends a message that this build has no handler for. It parks a message from the broker for a build
+// with a handler. If the message is parked already, it looks for such a build. If there is none, the message
+// becomes a dead letter.
 func (x *Executor[TTx]) unhandled(ctx context.Context, e *partition.Entry, end rollbackFunc) Result {
 	if e.Untyped {
 		return x.fail(ctx, e, end, fmt.Errorf("%w (topic %s)", ErrNoType, e.Topic))

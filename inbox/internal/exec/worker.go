@@ -1,3 +1,6 @@
+// This file has the workers. Each has a goroutine for the user's functions, so that it can leave a function
+// that does not return.
+
 package exec
 
 import (
@@ -20,14 +23,14 @@ type Worker[TTx any] struct {
 	at     *partition.Entry
 	next   []*partition.Entry // the next job, already received from jobs
 	intake store.Intake
-	unit   store.Unit[TTx] // the transaction of next; nil: not begun
+	unit   store.Unit[TTx] // the transaction of next; nil if it has not begun
 	guard  guard           // runs the user's functions
 }
 
 type workerKey struct{}
 
-// workerOf returns the worker whose current message is e, or nil. A handler can call the Executor with other
-// messages, which have no worker.
+// workerOf returns the worker that handles e now, or nil. It is nil if a handler calls the Executor with
+// another message.
 func (x *Executor[TTx]) workerOf(ctx context.Context, e *partition.Entry) *Worker[TTx] {
 	if d, _ := ctx.Value(workerKey{}).(*Worker[TTx]); d != nil && d.x == x && d.at == e {
 		return d
@@ -47,8 +50,8 @@ func (x *Executor[TTx]) takeBegun(ctx context.Context, e *partition.Entry) (stor
 	return intake, unit
 }
 
-// next returns the worker of e, with the intake of its next message. It returns nil if e must be committed
-// alone.
+// next returns the worker of e, with the intake of its next message. It returns nil if the commit of e must
+// not begin another transaction.
 func (x *Executor[TTx]) next(ctx context.Context, e *partition.Entry, unit store.Unit[TTx]) *Worker[TTx] {
 	if !unit.Found().Follows {
 		return nil
@@ -60,19 +63,19 @@ func (x *Executor[TTx]) next(ctx context.Context, e *partition.Entry, unit store
 	}
 	var err error
 	if d.intake, err = x.intake(ctx, d.next[0]); err != nil {
-		return nil // its own attempt reports the error
+		return nil // the attempt at that message reports the error
 	}
 	return d
 }
 
 // takeNext receives the next job, if there is one. It reports whether the commit of the current message may
-// begin its transaction. The next message must be alone and without trouble, and time must remain to wait for
-// its locks.
+// begin the transaction of that job. The job must be a single message without failures, and enough time must
+// remain to wait for its locks.
 func (d *Worker[TTx]) takeNext(ctx context.Context) bool {
 	if until, ok := ctx.Deadline(); !ok || time.Until(until) < d.x.o.Wait+d.x.o.Handle/2 || ctx.Err() != nil {
 		return false
 	}
-	if len(d.next) == 0 { // else a commit of the current message failed and is retried
+	if len(d.next) == 0 { // else a first commit of the current message failed
 		select {
 		case d.next = <-d.jobs:
 		default:
@@ -85,8 +88,8 @@ func (d *Worker[TTx]) takeNext(ctx context.Context) bool {
 	return e.Again == 0 && !e.Troubled() && e.Call == nil && !e.Suspect && !e.Alone && e.Unreadable() == nil
 }
 
-// NewWorker returns a worker that receives from jobs each job that it begins with the commit of the previous
-// one.
+// NewWorker returns a worker. The commit of one job may begin the next one, which the worker receives from
+// jobs.
 func (x *Executor[TTx]) NewWorker(jobs <-chan []*partition.Entry) *Worker[TTx] {
 	return &Worker[TTx]{x: x, jobs: jobs}
 }
@@ -94,27 +97,27 @@ func (x *Executor[TTx]) NewWorker(jobs <-chan []*partition.Entry) *Worker[TTx] {
 // Close ends the goroutine of d.
 func (d *Worker[TTx]) Close() { d.guard.close() }
 
-// Under returns a context for the jobs of d.
+// Under returns a context that has d, for the jobs of d.
 func (d *Worker[TTx]) Under(ctx context.Context) context.Context {
 	return context.WithValue(ctx, workerKey{}, d)
 }
 
 // guard runs the user's functions of one worker, one after another, in one goroutine. A new goroutine per
-// function would grow its stack each time. The zero value has no goroutine yet.
+// function would have to grow its stack each time. The zero value has no goroutine yet.
 type guard struct {
 	busy  atomic.Bool
-	calls chan func() error // nil: no goroutine
+	calls chan func() error // nil if there is no goroutine
 	ends  chan end
 }
 
-// end is the end of a function. quit reports that its goroutine ended, too.
+// end is the result of a function. Quit reports that its goroutine ended, too.
 type end struct {
 	err  error
 	quit bool
 }
 
-// hungError is the failure of the messages of a function that ignores the end of its context. The function
-// still runs, so this process begins none of them until it returns.
+// hungError is the error of a function that ignores the end of its context. The function still runs, so this
+// process starts none of its messages until it returns.
 type hungError struct {
 	es    []*partition.Entry
 	most  time.Duration
@@ -128,8 +131,8 @@ func (e *hungError) Error() string {
 
 func (e *hungError) Unwrap() error { return e.cause }
 
-// hung returns the messages of the function that hangs, or nil if err has another cause.
-func hung(err error) []*partition.Entry {
+// hungEntries returns the messages of the function that hangs, or nil if err has another cause.
+func hungEntries(err error) []*partition.Entry {
 	var h *hungError
 	if errors.As(err, &h) {
 		return h.es
@@ -137,14 +140,14 @@ func hung(err error) []*partition.Entry {
 	return nil
 }
 
-// limited runs a user's function for es in the goroutine of ctx's worker, and lists it while it runs. If the
-// function runs for longer than Config.Handle plus grace, limited returns a *hungError. The function then has
-// no worker, and its result is ignored.
-func limited[TTx, T any](ctx context.Context, x *Executor[TTx], es []*partition.Entry,
+// runLimited runs a user's function for es in the goroutine of ctx's worker, and lists it while it runs. If
+// the function runs for longer than Config.Handle plus grace, runLimited returns a *hungError. The worker
+// then leaves the function, and ignores its result.
+func runLimited[TTx, T any](ctx context.Context, x *Executor[TTx], es []*partition.Entry,
 	f func() (T, error)) (T, error) {
 	var out, none T
 	over := x.running.begin(x.o.Handle, es...)
-	returned, err := guarded[TTx](ctx, x.o.Handle+grace, func() (err error) {
+	returned, err := runInWorker[TTx](ctx, x.o.Handle+grace, func() (err error) {
 		defer over()
 		out, err = f()
 		return err
@@ -159,9 +162,10 @@ func limited[TTx, T any](ctx context.Context, x *Executor[TTx], es []*partition.
 	return out, err
 }
 
-// guarded runs f like failure.Run, but in the goroutine of ctx's worker. It starts a goroutine if there is no
-// worker, or if a function runs in that goroutine already. Returns false if f runs for longer than most.
-func guarded[TTx any](ctx context.Context, most time.Duration, f func() error) (returned bool, err error) {
+// runInWorker runs f like failure.Run, but in the goroutine of ctx's worker. It starts another goroutine if
+// ctx has no worker, or if a function already runs in that goroutine. It returns false if f runs for longer
+// than most.
+func runInWorker[TTx any](ctx context.Context, most time.Duration, f func() error) (returned bool, err error) {
 	late := time.NewTimer(most)
 	defer late.Stop()
 	d, _ := ctx.Value(workerKey{}).(*Worker[TTx])
@@ -177,7 +181,8 @@ func guarded[TTx any](ctx context.Context, most time.Duration, f func() error) (
 	}
 }
 
-// run runs f. Returns false if late comes first: f keeps the goroutine, and the next function gets another.
+// run runs f. If late comes before f returns, run returns false. Then f keeps the goroutine, and the next
+// function gets a new one.
 func (g *guard) run(f func() error, late <-chan time.Time) (returned bool, err error) {
 	if g.calls == nil {
 		g.calls, g.ends = make(chan func() error), make(chan end, 1)
@@ -197,7 +202,7 @@ func (g *guard) run(f func() error, late <-chan time.Time) (returned bool, err e
 	}
 }
 
-// close ends the goroutine, after its function.
+// close ends the goroutine after its current function.
 func (g *guard) close() {
 	if g.calls != nil {
 		close(g.calls)
