@@ -14,13 +14,13 @@ import (
 	"github.com/skald-go/skald/internal/complete"
 )
 
-// maxAsk limits the data of an event that requests an undo, in bytes, because the row of the saga stores
-// it.
+// maxAsk limits the bytes of the data of an event that requests an undo, because the saga's row stores this
+// event.
 const maxAsk = 16 << 10
 
-// Ask builds the event that requests the undo of a step, from the message that reported the step. The
-// tracker calls it when that message arrives, and may call it again. It must not query other systems, and
-// must return the same event for the same message.
+// Ask builds the event that requests the undo of a step, from the message that reported the step. The tracker
+// calls Ask when this message arrives, and may call it again. Ask must return the same event for the same
+// message, so it must not query other systems.
 type Ask func(ctx context.Context, step skald.Message) (skald.Draft, error)
 
 // AskOf returns an Ask that decodes the payload of the step's event.
@@ -34,22 +34,22 @@ func AskOf[T any](step skald.Event[T], build func(skald.Received[T]) skald.Draft
 	}
 }
 
-// question is an event that requests the undo of a step. The row stores it until an operator wants it
-// published.
+// question is the event that requests the undo of a step. The saga's row stores it. An operator may have it
+// published later.
 type question struct {
-	Name                 // of the step's event
+	Name                 // name of the step's event
 	ID     ID            `json:"message"`
-	For    []Name        `json:"for"`
+	For    []Name        `json:"for"` // events that report the undo
 	Within time.Duration `json:"within,omitempty"`
-	Event  string        `json:"event,omitempty"` // without an id
-	Broken string        `json:"broken,omitempty"`
+	Event  string        `json:"event,omitempty"`  // the encoded message, without an id
+	Broken string        `json:"broken,omitempty"` // why the event could not be built
 }
 
 func (q question) compare(p question) int {
 	return cmp.Or(q.Name.compare(p.Name), q.ID.compare(p.ID))
 }
 
-// ask stores the event that requests the undo of the step that m reports, if the flow declares one.
+// ask stores the event that requests the undo of the step that m reports, if the flow declares an Ask for it.
 func (r *record) ask(ctx context.Context, f *Flow, m *skald.Message) error {
 	n := Name{Topic: m.Topic, Type: m.Type}
 	rule, there := f.undoOf(n)
@@ -60,7 +60,7 @@ func (r *record) ask(ctx context.Context, f *Flow, m *skald.Message) error {
 	switch text, err := asked(ctx, rule.ask, m); {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case err != nil && failure.Of(err) == failure.Outage: // a schema registry may be down
+	case err != nil && failure.Of(err) == failure.Outage: // for example a schema registry is down: try again
 		return err
 	case err != nil:
 		q.Broken = cut(err.Error())
@@ -79,7 +79,7 @@ func (r *record) ask(ctx context.Context, f *Flow, m *skald.Message) error {
 	return nil
 }
 
-// asked returns the encoded event, without the id and the time that differ at each call.
+// asked returns the encoded event. It has no id and the time of m, so that each call returns the same text.
 func asked(ctx context.Context, ask Ask, m *skald.Message) (text string, err error) {
 	defer failure.Recover(&err)
 	d, err := ask(ctx, *m)
@@ -101,17 +101,17 @@ func asked(ctx context.Context, ask Ask, m *skald.Message) (text string, err err
 	return column.EncodeMessage(&ms[0])
 }
 
-// cut returns the first KiB of an error.
+// cut limits the text of an error to 1 KiB.
 func cut(why string) string {
 	return strings.ToValidUTF8(why[:min(len(why), maxName)], "\ufffd")
 }
 
-// Asked is a step with an undo that an operator requested.
+// Asked is a step whose undo an operator requested.
 type Asked struct {
 	Step Name       `json:"step"`
-	For  []Name     `json:"for"` // the events that report the undo
+	For  []Name     `json:"for"` // events that report the undo
 	At   time.Time  `json:"at"`
 	Due  *time.Time `json:"due,omitempty"`
-	IDs  []string   `json:"messages"` // of the events that request it
-	Of   []ID       `json:"of"`       // the messages of the step that they undo
+	IDs  []string   `json:"messages"` // ids of the events that request the undo
+	Of   []ID       `json:"of"`       // messages of the step that these events undo
 }

@@ -8,7 +8,7 @@ import (
 
 const maxName = 1 << 10
 
-// mistakes returns the faults of the flow, each with its remedy.
+// mistakes returns the errors of the flow, each with its remedy.
 func (f *Flow) mistakes() (found []string) {
 	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	if f.name == "" || len(f.name) > maxName || !utf8.ValidString(f.name) {
@@ -75,8 +75,8 @@ func (f *Flow) follows(n Name) bool {
 	return slices.ContainsFunc(f.of(then), func(r Rule) bool { return r.cause == n })
 }
 
-// reached returns the events that can follow the first ones. If with is an event, each rule with it among
-// its outcomes has only that outcome.
+// reached returns the events that can follow the first ones. If with is an event, a rule that has it among
+// its outcomes has no other outcome.
 func (f *Flow) reached(with Name) []Name {
 	out := slices.Clone(f.all(from))
 	for i := 0; i < len(out); i++ {
@@ -98,8 +98,8 @@ func (f *Flow) reached(with Name) []Name {
 	return out
 }
 
-// unsafe returns the steps that may have taken effect before failure, and that nothing undoes. First
-// events, failures, ends and undos need no undo. Steps that only follow the failure need none, either.
+// unsafe returns the steps that may have taken effect before failure and have no declared undo. First events,
+// failures, ends and undos need no undo. Steps that only follow the failure need none either.
 func (f *Flow) unsafe(failure Name) (out []Name) {
 	exempt := slices.Concat(f.all(from), f.all(fail), f.all(end), f.all(undo))
 	after := f.from(failure)
@@ -112,7 +112,7 @@ func (f *Flow) unsafe(failure Name) (out []Name) {
 	return out
 }
 
-// from returns n and the events that can follow it.
+// from returns n and all events that can follow n.
 func (f *Flow) from(n Name) []Name {
 	rules := slices.DeleteFunc(slices.Clone(f.rules), func(r Rule) bool { return r.kind == from })
 	return (&Flow{rules: append(rules, Rule{kind: from, events: []Name{n}})}).reached(Name{})

@@ -11,19 +11,20 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Compensation describes the undo of a saga by an operator. Its events are those that the flow declares for
-// the steps that took effect. See operate.Compensate.
+// Compensation describes the undo of a saga that an operator requests. Its events are those that the flow
+// declares for the steps that took effect. See operate.Compensate.
 type Compensation struct {
 	Flow, Key, State string
-	Steps            []Name          // the steps with a newly requested undo
-	Events           []skald.Message // the events that request it
-	Before           []Asked         // undos that were requested before, and are not reported yet
-	Refused          []string        // steps that nothing undoes, and why; if there are any, Events is empty
-	// Row is the changed row of the saga. Save it in the transaction that publishes Events.
+	Steps            []Name          // steps whose undo is newly requested
+	Events           []skald.Message // events that request the undo of Steps
+	Before           []Asked         // undos that were requested earlier and that no event has reported
+	Refused          []string        // steps that cannot be undone, and why; then Events is empty
+	// Row is the changed row of the saga. Store it in the transaction that publishes Events.
 	Row store.Tracked
 }
 
-// Compensate returns the events that undo the saga of a row at now. With again it repeats earlier requests.
+// Compensate returns the events that undo the saga of a row at the time now. If again is true, it repeats
+// earlier requests.
 func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, err error) {
 	c = Compensation{Flow: row.Flow, Key: row.Key, State: row.State}
 	b, err := bodyOf(&row)
@@ -61,7 +62,7 @@ func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, e
 	return c, b.into(&c.Row)
 }
 
-// stays describes the steps that took effect and have no declared undo.
+// stays returns a text for each step that took effect and has no declared undo.
 func (b *body) stays() (out []string) {
 	for _, n := range b.Saga.Stays {
 		out = append(out, fmt.Sprintf("%s took effect, and the flow declares no undo of it", n))
@@ -83,13 +84,13 @@ func (b *body) refused() []string {
 	return out
 }
 
-// beyond returns true if the step has a message that is not among those.
+// beyond reports whether the step has a message that is not in those.
 func (s Step) beyond(those []ID) bool {
 	return slices.ContainsFunc(s.IDs, func(id ID) bool { return !slices.Contains(those, id) })
 }
 
-// questions returns the events that request the undo of a step, except for the messages in before, ready to
-// be published. If there can be none, it returns the reason.
+// questions returns the events that request the undo of a step, ready to be published. It omits the messages
+// in before. If the step cannot be undone, refused is the reason.
 func (b *body) questions(n Name, before []ID,
 	now time.Time) (out []skald.Message, refused string, err error) {
 	step, _ := b.Seen.find(n)
@@ -122,8 +123,8 @@ func (b *body) questions(n Name, before []ID,
 	return out, "", nil
 }
 
-// noteAsked records that the undo of a step is requested. An earlier request keeps its due time, unless it
-// is repeated.
+// noteAsked records that an operator requested the undo of a step. An earlier request keeps its due time,
+// unless again is true.
 func (b *body) noteAsked(n Name, at time.Time, events []skald.Message, again bool) {
 	step, _ := b.Seen.find(n)
 	a := Asked{Step: n, At: at.UTC().Truncate(time.Microsecond), Of: step.IDs}

@@ -26,7 +26,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// shipping is a flow of which a payment can be undone, also by hand, and a parcel cannot.
+// shipping is a flow in which a payment can be undone, also by an operator, and a parcel cannot be undone.
 func shipping(t *testing.T) *flow.Flow {
 	t.Helper()
 	ask := flow.AskOf(event("taken"), func(m skald.Received[string]) skald.Draft {
@@ -64,7 +64,7 @@ func TestCompensate(t *testing.T) {
 	})
 }
 
-// A town is a payment service and a tracker, over one database and one broker.
+// town is a payment service and a tracker that share one database and one broker.
 type town[TTx any] struct {
 	db      tracking[TTx]
 	bus     *membroker.Broker
@@ -84,7 +84,7 @@ func (c *town[TTx]) publish(t *testing.T, name, order string) {
 	}
 }
 
-// settle has everybody handle what there is, and the relay publish what they said.
+// settle lets all consumers handle their messages, and the relay publish the resulting messages.
 func (c *town[TTx]) settle(t *testing.T) {
 	t.Helper()
 	order := func(m skald.Received[string]) string { return string(m.Key) }
@@ -220,14 +220,14 @@ func testCompensate[TTx any](t *testing.T, db tracking[TTx]) {
 	}
 	if _, err := operate.Compensate(ctx, db, operate.CompensateRequest{Key: "o-9"}, why); !errors.As(err,
 		&none) {
-		t.Errorf("nobody heard of it: %v", err)
+		t.Errorf("a saga without events: %v", err)
 	}
 
-	// The answer of the commit is lost; whoever repeats asks for nothing twice, unless that is wanted, and
-	// the step is undone once.
+	// The answer to the commit is lost. A repeated call requests no undo twice unless Repeat is set, and the
+	// step is undone once.
 	if _, err := operate.Compensate(ctx, operate.CompensateStore[TTx](forgetful[TTx]{db}),
 		operate.CompensateRequest{Key: "o-3"}, why); err == nil {
-		t.Error("an answer was lost, and there was no error")
+		t.Error("the answer to the commit was lost, but there is no error")
 	}
 	if r, err := operate.Compensate(ctx, db, operate.CompensateRequest{Key: "o-3"}, why); err != nil ||
 		len(r.Events) != 0 || len(r.Before) != 1 {
@@ -248,7 +248,7 @@ func testCompensate[TTx any](t *testing.T, db tracking[TTx]) {
 	}
 }
 
-// forgetful commits, and then loses the answer.
+// forgetful commits, and then returns an error, as if the answer was lost.
 type forgetful[TTx any] struct{ tracking[TTx] }
 
 type forgetfulUnit[TTx any] struct{ store.Unit[TTx] }

@@ -13,13 +13,13 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A step that takes effect twice is undone twice: what came after the operator asked is asked for by the next
-// command, alone; and who reports one undo of two is not taken for both. What is asked for again is waited
-// for from then on.
+// TestCompensateStepThatCameTwice checks that a step that takes effect twice is undone twice. The next
+// command requests only the undo of an effect that came after the last command. An event that reports one of
+// two undos does not count for both. A repeated request starts a new wait.
 func TestCompensateStepThatCameTwice(t *testing.T) {
 	db := memstore.New(nil)
 	c := &town[*memstore.Tx]{db: db, tracker: flow.NewTracker(shipping(t), db, nil)}
-	hear := func(name, id string) flow.SagaState {
+	receive := func(name, id string) flow.SagaState {
 		t.Helper()
 		tx := db.BeginTx()
 		m := skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: name, Key: []byte("o-1"),
@@ -40,12 +40,12 @@ func TestCompensateStepThatCameTwice(t *testing.T) {
 				events, before)
 		}
 	}
-	hear("placed", "p")
-	hear("taken", "t-1")
+	receive("placed", "p")
+	receive("taken", "t-1")
 	compensate(false, 1, 0)
 	compensate(false, 0, 1)
 	first := c.find(t, "o-1").Asked[0]
-	hear("taken", "t-2")
+	receive("taken", "t-2")
 	compensate(false, 1, 0)
 	compensate(false, 0, 1)
 	if both := c.find(t, "o-1").Asked[0]; len(both.IDs) != 2 || !both.Due.Equal(*first.Due) {
@@ -65,10 +65,10 @@ func TestCompensateStepThatCameTwice(t *testing.T) {
 		return slices.ContainsFunc(s.Drift,
 			func(d string) bool { return strings.Contains(d, "some may not be undone") })
 	}
-	if s = hear("refunded", "r-1"); !unsure(s) {
+	if s = receive("refunded", "r-1"); !unsure(s) {
 		t.Errorf("one of two is undone: %+v", s.Drift)
 	}
-	if s = hear("refunded", "r-2"); unsure(s) {
+	if s = receive("refunded", "r-2"); unsure(s) {
 		t.Errorf("both are undone: %+v", s.Drift)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A flow describes the events of services that no engine controls. A tracker follows each saga.
+// A flow describes the events of services that no engine controls. A tracker stores the state of each saga.
 func ExampleNew() {
 	placed := skald.Event[string]{Topic: "orders", Type: "order.placed"}
 	paid := skald.Event[string]{Topic: "orders", Type: "order.paid"}

@@ -1,6 +1,6 @@
 // Package flow tracks choreographed sagas. A team declares once which event can follow which. The tracker
-// stores a row for each saga: its state, the events that it waits for and since when, the remaining events,
-// and whether it is overdue.
+// stores a row for each saga. The row has the saga's state, the events that it waits for and since when, the
+// remaining events, and whether the saga is overdue.
 //
 //	placing, err := flow.New("order", flow.From(OrderPlaced),
 //		flow.Then(OrderPlaced, PaymentTaken, PaymentDeclined).Within(time.Minute),
@@ -9,8 +9,8 @@
 //		flow.Fail(PaymentDeclined, StockShort), flow.Undo(PaymentTaken, PaymentRefunded),
 //		flow.End(OrderConfirmed, OrderCancelled))
 //
-// A Flow is a plain value. A Tracker is one more consumer of the same topics. It publishes nothing and
-// controls nothing.
+// A Flow is a plain value. A Tracker is another consumer of the same topics. It only observes: it publishes
+// no messages, and the services do not depend on it.
 package flow
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Event names events of a flow. A skald.Event of any payload is one.
+// Event is an event of a flow. Each skald.Event is one, regardless of its payload.
 type Event interface {
 	Declared() (topic, typ string, codec skald.Codec)
 }
@@ -39,14 +39,14 @@ func (n Name) compare(m Name) int {
 	return strings.Compare(n.Type+"\x00"+n.Topic, m.Type+"\x00"+m.Topic)
 }
 
-// Rule is one line of a flow.
+// Rule is one declaration of a flow.
 type Rule struct {
 	kind   ruleKind
 	cause  Name
 	events []Name
 	within time.Duration
-	ask    Ask // of an undo; nil if an operator cannot request it
-	asks   int // the number that were given
+	ask    Ask // of an undo; nil if an operator cannot request the undo
+	asks   int // number of Asks given to Undo
 }
 
 type ruleKind int
@@ -59,28 +59,28 @@ const (
 	end
 )
 
-// From names the events that a saga can begin with. One of them begins it.
+// From declares the events that can begin a saga. Each saga begins with one of them.
 func From(events ...Event) Rule { return Rule{kind: from, events: names(events)} }
 
-// Then declares that exactly one of the outcomes follows cause. Several rules with the same cause run in
-// parallel, and each has an outcome.
+// Then declares that exactly one of the outcomes follows cause. Several rules may have the same cause. They
+// then run in parallel, and each has an outcome.
 func Then(cause Event, outcomes ...Event) Rule {
 	return Rule{kind: then, cause: nameOf(cause), events: names(outcomes)}
 }
 
-// Within returns r with a limit: the saga is overdue if no outcome arrives within d after the cause.
-// Default: none.
+// Within returns r with a time limit: the saga is overdue if no outcome arrives within d after the cause. By
+// default there is no limit.
 func (r Rule) Within(d time.Duration) Rule {
 	r.within = d
 	return r
 }
 
-// Fail names the events that make a saga fail. Every step that took effect and has an Undo must then be
+// Fail declares the events that make a saga fail. All steps that took effect and have an Undo must then be
 // undone.
 func Fail(events ...Event) Rule { return Rule{kind: fail, events: names(events)} }
 
-// Undo declares that the event undone reports the undo of step. Within limits the time after the failure.
-// With an Ask an operator can request the undo: see operate.Compensate.
+// Undo declares that the event undone reports the undo of step. Within limits the time from the failure to
+// this event. If there is an Ask, an operator can request the undo: see operate.Compensate.
 func Undo(step, undone Event, ask ...Ask) Rule {
 	r := Rule{kind: undo, cause: nameOf(step), events: names([]Event{undone}), asks: len(ask)}
 	if r.asks > 0 {
@@ -89,7 +89,7 @@ func Undo(step, undone Event, ask ...Ask) Rule {
 	return r
 }
 
-// End names the events that a saga can end with. One of them ends it.
+// End declares the events that can end a saga. Each saga ends with one of them.
 func End(events ...Event) Rule { return Rule{kind: end, events: names(events)} }
 
 func names(events []Event) []Name {
@@ -114,7 +114,7 @@ type Flow struct {
 	rules []Rule
 }
 
-// MistakeError lists all faults of a flow.
+// MistakeError lists all errors in the declaration of a flow.
 type MistakeError struct {
 	Flow  string
 	Found []string
@@ -124,9 +124,9 @@ func (e *MistakeError) Error() string {
 	return fmt.Sprintf("flow %s: %s", e.Flow, strings.Join(e.Found, "; "))
 }
 
-// New returns a flow of rules. It returns a *MistakeError if an event is not the cause of a rule and does
-// not end the saga, or cannot be reached from the first events. It returns one also if a failure leaves a
-// step that nothing undoes.
+// New returns a flow with these rules. It returns a *MistakeError if an event cannot follow from the first
+// events, if an event neither ends the saga nor has a rule for its outcomes, or if a failure leaves a step
+// without an undo.
 func New(name string, rules ...Rule) (*Flow, error) {
 	f := &Flow{name: name, rules: rules}
 	if found := f.mistakes(); len(found) > 0 {
@@ -175,7 +175,7 @@ func (f *Flow) of(kind ruleKind) (out []Rule) {
 	return out
 }
 
-// causes returns the events that n can follow; none if it begins a saga.
+// causes returns the events that n can follow. It returns none if n begins a saga.
 func (f *Flow) causes(n Name) (out []Name) {
 	for _, r := range f.rules {
 		if (r.kind == then || r.kind == undo) && slices.Contains(r.events, n) {

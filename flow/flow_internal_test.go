@@ -32,7 +32,7 @@ func placing(t interface {
 	return f
 }
 
-// An arrival is one message, as the test numbers it.
+// arrival is one message. The number id identifies it within its kind.
 type arrival struct {
 	name string
 	id   int
@@ -49,7 +49,7 @@ func add(f *Flow, r *record, a arrival) {
 	}
 }
 
-// The trace of a saga is that of its first message that has one; what is none is not kept.
+// TestTraceOf checks that a saga has the trace of its earliest message with a valid trace.
 func TestTraceOf(t *testing.T) {
 	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
 	for parent, want := range map[string]string{
@@ -72,7 +72,8 @@ func TestTraceOf(t *testing.T) {
 	}
 }
 
-// model says by hand how a saga of the flow stands of which these came.
+// model returns the state and the number of waits of a saga with the events in came. It computes them without
+// the code of the flow.
 func model(came map[string]bool) (state string, waits int) {
 	wait := func(is bool) {
 		if is {
@@ -124,7 +125,8 @@ func text(t interface{ Fatal(args ...any) }, v any) string {
 	return string(b)
 }
 
-// Whatever came, how often and in whatever order: the row is the same, and is what the model says.
+// TestAllOrders checks that the row does not depend on the order and the repetition of messages, and that its
+// state is that of the model.
 func TestAllOrders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := placing(t)
@@ -157,7 +159,8 @@ func TestAllOrders(t *testing.T) {
 	})
 }
 
-// Of a run that the flow allows, no order of arrival takes the row backwards.
+// TestNeverBackwards checks that no order of arrival moves the row backwards, for events that the flow
+// allows.
 func TestNeverBackwards(t *testing.T) {
 	f := placing(t)
 	rank := map[string]int{Running: 1, Compensating: 2, Done: 3, Compensated: 3}
@@ -166,7 +169,7 @@ func TestNeverBackwards(t *testing.T) {
 		permutations(strings.Fields(run), func(order []string) {
 			var r record
 			was, steps := 0, 0
-			for i, name := range append(slices.Clone(order), order...) { // and all of them twice
+			for i, name := range append(slices.Clone(order), order...) { // each message arrives twice
 				add(f, &r, arrival{name, 0})
 				s := f.stand(&r)
 				if rank[s.State] < was || len(s.Steps) < steps || len(s.Drift) > 0 {
@@ -181,7 +184,7 @@ func TestNeverBackwards(t *testing.T) {
 	}
 }
 
-// What is kept of a saga is bounded, and the bounds do not depend on the order.
+// TestBounds checks that a row is bounded, and that the bounds do not depend on the order of messages.
 func TestBounds(t *testing.T) {
 	f := placing(t)
 	fill := func(step int) {

@@ -8,36 +8,37 @@ import (
 
 // States of a saga.
 const (
-	Running      = "running"      // it goes forward
-	Compensating = "compensating" // it failed, and has not ended yet
-	Done         = "done"         // it ended without a failure
-	Compensated  = "compensated"  // it failed, its steps are undone, and it ended
+	Running      = "running"      // no step has failed
+	Compensating = "compensating" // the saga failed, and has not ended yet
+	Done         = "done"         // the saga ended without a failure
+	Compensated  = "compensated"  // the saga failed, its steps are undone, and it ended
 )
 
-// SagaState is the state of one saga. It depends only on the recorded events, not on their order of arrival.
+// SagaState is the state of one saga. It depends only on the recorded events, and not on their order of
+// arrival.
 type SagaState struct {
 	Flow  string `json:"flow,omitzero"`
 	Key   string `json:"key,omitzero"`
 	State string `json:"state,omitzero"`
-	// Steps has the recorded events by time.
+	// Steps has the recorded events, ordered by time.
 	Steps []Step `json:"steps,omitempty"`
 	// Waiting has the events that must come next.
 	Waiting []Wait `json:"waiting,omitempty"`
-	// Missing has events that must have occurred because later events did, and that have not arrived yet.
+	// Missing has events that have not arrived, but must have occurred because later events did.
 	Missing []Name `json:"missing,omitempty"`
-	// Remaining has the events until the end, if nothing fails. After a failure it has the events until all
-	// is undone.
+	// Remaining has the events that are still to come until the end, if nothing fails. After a failure, it
+	// has those that are to come until all steps are undone.
 	Remaining []Name `json:"remaining,omitempty"`
-	// Undo has the steps that took effect, and that a failure undoes or has to undo.
+	// Undo has the steps that took effect and were not undone. A failure undoes them.
 	Undo []Name `json:"would_undo,omitempty"`
 	// Stays has the steps that took effect and have no declared undo.
 	Stays []Name `json:"cannot_undo,omitempty"`
 	// Undone has the steps that were undone. Failed has the events that made the saga fail.
 	Undone []Name `json:"undone,omitempty"`
 	Failed []Name `json:"failed,omitempty"`
-	// Asked has the undos that an operator requested, and that no event has reported yet.
+	// Asked has the undos that an operator requested and that no event has reported yet.
 	Asked []Asked `json:"asked,omitempty"`
-	// Drift describes events that the flow does not declare or allow.
+	// Drift has a text for each event that the flow does not declare or does not allow at this point.
 	Drift []string `json:"drift,omitempty"`
 	// Trace is the trace ID of the saga's first message.
 	Trace string `json:"trace,omitempty"`
@@ -46,8 +47,8 @@ type SagaState struct {
 	Due     *time.Time `json:"due,omitempty"`     // the earliest due time of Waiting
 	At      time.Time  `json:"heard_at,omitzero"` // time of the first recorded event
 	Changed time.Time  `json:"changed_at,omitzero"`
-	Keys    [][]byte   `json:"-"` // of its messages
-	Refused []string   `json:"-"` // why Compensate undoes nothing; empty if it can undo
+	Keys    [][]byte   `json:"-"` // keys of the saga's messages
+	Refused []string   `json:"-"` // the reasons for which Compensate would undo nothing; empty if it can undo the saga
 }
 
 // Wait is a wait for one of several events.
@@ -58,7 +59,7 @@ type Wait struct {
 	Due   *time.Time `json:"due,omitempty"`
 }
 
-// stand derives the state of a saga from its recorded events.
+// stand computes the state of a saga from its recorded events.
 func (f *Flow) stand(r *record) SagaState {
 	s := SagaState{Flow: f.name, Steps: r.inTime(), Trace: r.Trace, Failed: r.of(f.all(fail)),
 		Undone: f.undone(r)}
@@ -93,12 +94,12 @@ func (s *SagaState) bound() {
 	}
 }
 
-// ask adds waits for the undos that an operator requested.
+// ask adds to the state the undos that an operator requested.
 func (s *SagaState) ask(all []Asked) {
 	s.Asked = nil
 	for _, a := range all {
 		if !slices.Contains(s.Undo, a.Step) {
-			continue // it is undone meanwhile
+			continue // an event has reported the undo
 		}
 		s.Asked = append(s.Asked, a)
 		s.State = Compensating
@@ -109,14 +110,15 @@ func (s *SagaState) ask(all []Asked) {
 	}
 	if len(all) > 0 && len(s.Failed) == 0 && len(s.Undone) > 0 && len(s.Undo)+len(s.Stays)+
 		len(s.Waiting) == 0 {
-		// The operator caused the compensation, so no failure event comes, and no event that would follow it.
+		// The operator caused the compensation. So neither a failure nor an event that follows a failure will
+		// come.
 		s.State, s.Missing, s.Remaining = Compensated, nil, nil
 	}
 	s.bound()
 }
 
-// stays returns the steps that took effect, and that nothing undoes. First events, failures, ends and undos
-// do not count.
+// stays returns the steps that took effect and have no declared undo. First events, failures, ends and undos
+// are not counted as steps.
 func (f *Flow) stays(r *record) (out []Name) {
 	exempt := slices.Concat(f.all(from), f.all(fail), f.all(end), f.all(undo))
 	for _, s := range r.Steps {
@@ -128,8 +130,8 @@ func (f *Flow) stays(r *record) (out []Name) {
 	return out
 }
 
-// waits returns the outcomes that must come. After a failure these are the undos and the events that follow
-// the failure. A parallel branch may end without an event, because its step may be barred.
+// waits returns the outcomes that must come. After a failure these are the undos, and the events that follow
+// the failure. waits ignores the outcomes of parallel branches then, because a barred step emits no event.
 func (f *Flow) waits(r *record, failures []Name) (out []Wait) {
 	var after []Name
 	for _, n := range failures {
@@ -160,7 +162,7 @@ func (f *Flow) waits(r *record, failures []Name) (out []Wait) {
 	return out
 }
 
-// first returns the earliest time of the recorded names.
+// first returns the earliest time of the recorded events with these names.
 func (r *record) first(names []Name) (at time.Time) {
 	for _, n := range names {
 		if s, seen := r.find(n); seen && (at.IsZero() || s.At.Before(at)) {
@@ -170,8 +172,8 @@ func (r *record) first(names []Name) (at time.Time) {
 	return at
 }
 
-// missing returns the causes of recorded events, if none of the causes is recorded. An event that begins a
-// saga needs no cause.
+// missing returns the causes of recorded events for which no cause is recorded. Events that begin a saga need
+// no cause.
 func (f *Flow) missing(r *record) (out []Name) {
 	for _, s := range r.Steps {
 		causes := f.causes(s.Name)

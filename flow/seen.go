@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Limits of the row of a saga: identities of each kind of event, kinds that the flow does not declare, and
-// keys of messages.
+// Limits of the row of a saga: identities of each kind of event, kinds of events that the flow does not
+// declare, and keys of messages.
 const (
 	maxIDs   = 8
 	maxDrift = 16
@@ -25,25 +25,26 @@ func (i ID) compare(j ID) int {
 	return cmp.Or(cmp.Compare(i.Source, j.Source), cmp.Compare(i.ID, j.ID))
 }
 
-// Step is a kind of event with the recorded messages.
+// Step is a kind of event with its recorded messages.
 type Step struct {
 	Name
-	// At is the time of the first message: when it was written, or when it arrived if that was earlier.
+	// At is the time of the first message: its own time, or the time of its arrival if that was earlier.
 	At   time.Time `json:"at"`
-	IDs  []ID      `json:"messages"`       // at most 8, the smallest
-	More bool      `json:"more,omitempty"` // there were more
+	IDs  []ID      `json:"messages"`       // the smallest identities, at most 8
+	More bool      `json:"more,omitempty"` // there were more messages
 }
 
-// record has all recorded events of a saga. Merging is commutative, associative and idempotent, even at the
-// limits: a set keeps its smallest members.
+// record has all recorded events of a saga. Merging messages is commutative, associative and idempotent. This
+// is also true at the limits, because each set keeps its smallest members.
 type record struct {
-	Steps []Step   `json:"steps"` // by name
+	Steps []Step   `json:"steps"` // ordered by name
 	Drift bool     `json:"more_drift,omitempty"`
-	Keys  [][]byte `json:"keys,omitempty"` // of the messages
-	// Trace is the trace ID of the first message. TraceAt is the time of that message, as Step.At.
+	Keys  [][]byte `json:"keys,omitempty"` // keys of the messages
+	// Trace is the trace ID of the earliest message that has one. TraceAt is the time of that message,
+	// computed like Step.At.
 	Trace   string    `json:"trace,omitempty"`
 	TraceAt time.Time `json:"trace_at,omitzero"`
-	// Asks has the events that request undos, one for each identity of Steps, by name and identity.
+	// Asks has the events that request undos, ordered by name and identity of the step's message.
 	Asks []question `json:"asks,omitempty"`
 }
 
@@ -75,7 +76,7 @@ func (r *record) times(names ...Name) (n int) {
 	return n
 }
 
-// trace merges the trace of a message into r. The trace of the earliest message stays.
+// trace merges the trace of a message into r. It keeps the trace of the earliest message.
 func (r *record) trace(parent string, at time.Time) {
 	id := TraceOf(parent)
 	if id == "" {
@@ -86,7 +87,7 @@ func (r *record) trace(parent string, at time.Time) {
 	}
 }
 
-// TraceOf returns the trace ID of a W3C traceparent, or "" if it has none.
+// TraceOf returns the trace ID of a W3C traceparent. It returns "" if parent is invalid.
 func TraceOf(parent string) string {
 	parts := strings.Split(parent, "-")
 	if len(parts) < 4 || len(parts[1]) != 32 || strings.Trim(parts[1], "0123456789abcdef") != "" ||
@@ -96,7 +97,7 @@ func TraceOf(parent string) string {
 	return parts[1]
 }
 
-// bound removes the largest name that the flow does not declare, if there are too many.
+// bound removes the last name that the flow does not declare, if there are more than maxDrift.
 func (r *record) bound(f *Flow) {
 	known, last, n := f.Events(), -1, 0
 	for i, s := range r.Steps {
@@ -109,7 +110,7 @@ func (r *record) bound(f *Flow) {
 	}
 }
 
-// smallest adds v to the set and keeps at most most members.
+// smallest adds v to the set, and keeps at most most members. It returns more=true if it removed one.
 func smallest[T any](set []T, v T, most int, compare func(a, b T) int) (out []T, more bool) {
 	i, there := slices.BinarySearchFunc(set, v, compare)
 	if !there {
@@ -121,7 +122,7 @@ func smallest[T any](set []T, v T, most int, compare func(a, b T) int) (out []T,
 	return set, false
 }
 
-// inTime returns the events by time.
+// inTime returns the events, ordered by time.
 func (r *record) inTime() []Step {
 	steps := slices.Clone(r.Steps)
 	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Or(a.At.Compare(b.At), a.compare(b.Name)) })
@@ -141,7 +142,7 @@ func (r *record) has(n Name) bool {
 	return there
 }
 
-// of returns the names that are recorded.
+// of returns those of the names that are recorded.
 func (r *record) of(names []Name) (out []Name) {
 	for _, n := range names {
 		if r.has(n) && !slices.Contains(out, n) {

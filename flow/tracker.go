@@ -14,23 +14,23 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Options configures a Tracker. The zero value works.
+// Options has the options of a Tracker. The zero value works.
 type Options struct {
-	// Key returns the saga of a message: text without NUL, of 1 to 1,024 bytes. Default: its correlation
-	// ID.
+	// Key returns the key of the saga of a message: text without NUL, of 1 to 1,024 bytes. Default: the
+	// message's correlation ID.
 	Key func(skald.Message) string
 	Now func() time.Time // default time.Now
 }
 
-// Tracker stores a row for each saga of a flow, in the transactions of an inbox. It is one more consumer
-// group on the topics of the flow: give it a separate inbox.
+// Tracker stores a row for each saga of a flow, in the transactions of an inbox. It needs a separate inbox,
+// which is another consumer group on the topics of the flow.
 type Tracker[TTx any] struct {
 	flow *Flow
 	db   store.Tracker[TTx]
 	o    Options
 }
 
-// NewTracker returns a tracker of f. It stores its rows in db, the database of the inbox.
+// NewTracker returns a tracker of f. The tracker stores its rows in db, the database of the inbox.
 func NewTracker[TTx any](f *Flow, db store.Tracker[TTx], o *Options) *Tracker[TTx] {
 	t := &Tracker[TTx]{flow: f, db: db}
 	if o != nil {
@@ -45,8 +45,8 @@ func NewTracker[TTx any](f *Flow, db store.Tracker[TTx], o *Options) *Tracker[TT
 	return t
 }
 
-// On registers the tracker in an inbox for all events of the flow. Other types of a topic do not reach it:
-// in.HandleBatch(topic, t.Handle, typ) records them as drift.
+// On registers the tracker in an inbox for all events of the flow. The tracker does not receive other types
+// of the same topics. To record such a type as drift, call in.HandleBatch(topic, t.Handle, typ).
 func (t *Tracker[TTx]) On(in *inbox.Inbox[TTx]) {
 	types := map[string][]string{}
 	for _, n := range t.flow.Events() {
@@ -57,11 +57,12 @@ func (t *Tracker[TTx]) On(in *inbox.Inbox[TTx]) {
 	}
 }
 
-// Handle records messages in the rows of their sagas, in two round trips for any number of messages. A
-// message may arrive late, repeatedly, or before its causes. A message without a key becomes a dead letter.
+// Handle records messages in the rows of their sagas. It makes two round trips, regardless of the number of
+// messages. A message may arrive late, repeatedly, or before its causes. A message without a valid key
+// becomes a dead letter.
 func (t *Tracker[TTx]) Handle(ctx context.Context, tx TTx, ms []skald.Message) error {
 	var keys []string
-	at := make(map[string][]int, len(ms)) // of the messages of each key
+	at := make(map[string][]int, len(ms)) // by key; indexes of the messages
 	for i := range ms {
 		key, err := t.key(&ms[i])
 		if err != nil {
@@ -106,9 +107,9 @@ func (t *Tracker[TTx]) key(m *skald.Message) (string, error) {
 	return key, nil
 }
 
-// note records the messages of the row's saga.
+// note records those messages of ms that belong to the saga of the row. Ours has their indexes.
 func (t *Tracker[TTx]) note(ctx context.Context, row *store.Tracked, ms []skald.Message, ours []int) error {
-	var was seen // the state of the saga follows from it
+	var was seen // the stored state is not read, because note computes it again
 	if row.Body != "" {
 		if err := json.Unmarshal([]byte(row.Body), &was); err != nil {
 			return unreadable(row, err)
@@ -132,8 +133,8 @@ func (t *Tracker[TTx]) note(ctx context.Context, row *store.Tracked, ms []skald.
 	return (&body{seen: was, Saga: stands}).into(row)
 }
 
-// body is the content of a saga's row. It stores the state with the recorded events, so that readers do not
-// need the flow. It leaves out fields that the row or the events have.
+// body is the content of a saga's row. It has the state in addition to the recorded events, so that readers
+// do not need the flow. It omits fields that are in other columns or in the events.
 type body struct {
 	seen
 	Saga SagaState `json:"saga"`
@@ -141,7 +142,7 @@ type body struct {
 
 type seen struct {
 	Seen  record  `json:"seen"`
-	Asked []Asked `json:"asked,omitempty"` // every undo that an operator requested
+	Asked []Asked `json:"asked,omitempty"` // all undos that an operator requested
 }
 
 // into stores b in the row.
@@ -176,11 +177,10 @@ func unreadable(row *store.Tracked, err error) error {
 	return fmt.Errorf("flow %s: the row of saga %s cannot be read: %w", row.Flow, row.Key, err)
 }
 
-// ErrUnknown reports a saga without any recorded event.
-var ErrUnknown = errors.New("no tracker has an event of it")
+// ErrUnknown means that no event of a saga is recorded.
+var ErrUnknown = errors.New("no tracker has recorded an event of this saga")
 
-// Find returns the states of the sagas of a key, by flow, one for each flow. It returns ErrUnknown if there
-// are none.
+// Find returns the states of the sagas of a key, one for each flow. It returns ErrUnknown if there are none.
 func Find(ctx context.Context, db store.Lister, key string) ([]SagaState, error) {
 	if key == "" {
 		return nil, fmt.Errorf("saga %q: %w", key, ErrUnknown)
@@ -192,7 +192,7 @@ func Find(ctx context.Context, db store.Lister, key string) ([]SagaState, error)
 	return out, err
 }
 
-// List returns the states of sagas, by key and flow.
+// List returns the states of sagas, ordered by key and flow.
 func List(ctx context.Context, db store.Lister, q store.TrackedQuery) ([]SagaState, error) {
 	rows, err := store.ListTracked(ctx, db, q)
 	if err != nil || len(rows) == 0 {
@@ -200,7 +200,7 @@ func List(ctx context.Context, db store.Lister, q store.TrackedQuery) ([]SagaSta
 	}
 	late := rows
 	if !q.Overdue {
-		q.Overdue = true // by the clock of the store
+		q.Overdue = true // computed with the database's clock
 		if late, err = store.ListTracked(ctx, db, q); err != nil {
 			return nil, err
 		}

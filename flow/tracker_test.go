@@ -46,7 +46,7 @@ func placing(t *testing.T) *flow.Flow {
 	return f
 }
 
-// tracking is a driver that tracks.
+// tracking is a driver that a tracker can use.
 type tracking[TTx any] interface {
 	store.Driver[TTx]
 	store.Tracker[TTx]
@@ -102,7 +102,7 @@ func onPostgres(t *testing.T) (*pgxpool.Pool, string) {
 	return pool, schema
 }
 
-// aDayLater has what drifted drift a day earlier.
+// aDayLater returns a function that makes all drift one day older.
 func aDayLater(t *testing.T, pool *pgxpool.Pool, schema string) func() error {
 	return func() error {
 		_, err := pool.Exec(t.Context(), "UPDATE "+schema+
@@ -111,7 +111,7 @@ func aDayLater(t *testing.T, pool *pgxpool.Pool, schema string) func() error {
 	}
 }
 
-// wantCounts is how the sagas of all flows are counted.
+// wantCounts checks the numbers of sagas of all flows.
 func wantCounts(t *testing.T, db store.StatusReader, want ...store.TrackedCounts) {
 	t.Helper()
 	b, err := store.ReadBacklog(t.Context(), db)
@@ -120,8 +120,8 @@ func wantCounts(t *testing.T, db store.StatusReader, want ...store.TrackedCounts
 	}
 }
 
-// Transactions that write the row of one saga at the same time, a new one at that, lose nothing of each
-// other.
+// testRivals checks that concurrent transactions that write the row of one saga, also a new row, lose no
+// message.
 func testRivals[TTx any](t *testing.T, db tracking[TTx]) {
 	tracker := flow.NewTracker(placing(t), db,
 		&flow.Options{Key: func(m skald.Message) string { return m.Subject }})
@@ -154,7 +154,7 @@ func testRivals[TTx any](t *testing.T, db tracking[TTx]) {
 	}
 }
 
-// Events come through a broker, out of order and twice: the row is right in the end.
+// testTracker checks the row of a saga whose events arrive through a broker, out of order and twice.
 func testTracker[TTx any](t *testing.T, db tracking[TTx], dayLater func() error) {
 	wantCounts(t, db)
 	t.Run("rivals", func(t *testing.T) { testRivals(t, db) })
