@@ -1,3 +1,5 @@
+// This file processes the answers of JetStream to published messages.
+
 package natsbroker
 
 import (
@@ -15,7 +17,8 @@ import (
 	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
-// kindOf returns the consequence of an error that is no answer to one message.
+// kindOf classifies an error that prevented the publication of a message. Refused means that a retry would
+// fail too. Outage means that the state of the message is unknown.
 func kindOf(err error) perkey.Kind {
 	for _, no := range []error{broker.ErrNoTopic, errUnsafe, cloudevents.ErrCannotCarry,
 		nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg} {
@@ -29,7 +32,7 @@ func kindOf(err error) perkey.Kind {
 	return perkey.Outage
 }
 
-// unsent returns the reason why nats.go did not accept a message.
+// unsent returns the error for a message that nats.go did not accept.
 func (p *publisher) unsent(err error) error {
 	if kindOf(err) == perkey.Refused {
 		return err
@@ -37,10 +40,11 @@ func (p *publisher) unsent(err error) error {
 	return p.orUnavailable(err)
 }
 
-// forbid refuses the messages to a subject that NATS refused without an answer to the message.
+// forbid handles an error that NATS sent without a message: the right to publish to a subject is missing.
+// forbid refuses the unanswered messages to this subject.
 func (p *publisher) forbid(err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return // the affected calls report it
+		return // the affected calls return the error
 	}
 	p.hear(err)
 	p.Mu.Lock()
@@ -53,16 +57,16 @@ func (p *publisher) forbid(err error) {
 	}
 }
 
-// errTooLarge is JetStream's code for a message above its stream's max_msg_size.
+// errTooLarge is JetStream's code for a message above max_msg_size of its stream.
 const errTooLarge jetstream.ErrorCode = 10054
 
-// errNotStored is JetStream's code for a message without room in its stream: max_msgs or max_bytes with
-// discard new. It concerns only that stream.
+// errNotStored is JetStream's code for a message for which its stream has no room: max_msgs or max_bytes,
+// with discard new. Other streams are not affected.
 const errNotStored jetstream.ErrorCode = 10077
 
 // answer processes the answer of JetStream to one message.
 func (p *publisher) answer(m *nats.Msg) {
-	token, _ := strconv.ParseUint(m.Subject[len(p.inbox):], 10, 64) // 0 is no message
+	token, _ := strconv.ParseUint(m.Subject[len(p.inbox):], 10, 64) // 0 if it is no number; no message has 0
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	it := p.Lines.Aloft(token)
@@ -75,7 +79,7 @@ func (p *publisher) answer(m *nats.Msg) {
 		Error  *jetstream.APIError `json:"error"`
 	}
 	switch err := json.Unmarshal(m.Data, &ack); {
-	case m.Header.Get("Status") == "503": // no responder: the stream is missing, or has no leader
+	case m.Header.Get("Status") == "503": // no responders: the stream is missing, or has no leader
 		p.relook(it)
 	case err != nil || ack.Error == nil && ack.Stream == "":
 		p.Lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: an answer that is not JetStream's",
@@ -93,7 +97,8 @@ func (p *publisher) answer(m *nats.Msg) {
 	}
 }
 
-// relook sends a message without a responder again, after it has read the topic again.
+// relook sends a message again after an answer without a responder. Before that, the topic is read again. If
+// this is the second such answer, the message fails.
 func (p *publisher) relook(it *item) {
 	delete(p.Topics, it.Topic)
 	if it.Out.again || p.Lines.Closed() {

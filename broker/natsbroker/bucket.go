@@ -1,4 +1,4 @@
-// This file has the key-value bucket for groups.
+// This file reads and creates the key-value bucket that stores the state of groups.
 
 package natsbroker
 
@@ -20,20 +20,20 @@ import (
 const (
 	name         = "skald"
 	bucketStream = "KV_" + name        // the stream of the bucket
-	subjects     = "$KV." + name + "." // the prefix of the subjects of its keys
+	subjects     = "$KV." + name + "." // the prefix of the subjects of keys
 	incarnation  = "incarnation"
 )
 
-// row is a partition of a group in the bucket. It is only changed at the revision that was read, so that a
-// process that was suspended during a take-over cannot write.
+// row is the state of a partition of a group in the bucket. A member changes a row only at the revision that
+// it has read. So a process that was suspended while another member took the partition cannot write.
 type row struct {
-	Member    string `json:"member,omitempty"` // the owner; empty if there is none
+	Member    string `json:"member,omitempty"` // the owner, or ""
 	SessionID string `json:"life,omitempty"`
 	Position  uint64 `json:"position"` // all messages up to here are finished
-	Stream    string `json:"stream"`   // creation time; another stream starts the partition again
+	Stream    string `json:"stream"`   // creation time of the stream; with another one, Position is invalid
 }
 
-// presence is a member of a group in the bucket.
+// presence is the entry of a member in the bucket. A member renews it at intervals.
 type presence struct {
 	SessionID string        `json:"life"`
 	Topics    []string      `json:"topics"`
@@ -41,8 +41,8 @@ type presence struct {
 	feed.Claim
 }
 
-// stale returns true if a row is not at the revision that was read. A bucket with replicas has a second
-// code for a row that is being changed.
+// stale returns true if a row has another revision than the one that was read. A bucket with replicas also
+// returns a second code, while another client changes the row.
 func stale(err error) bool {
 	var answered *jetstream.APIError
 	return errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &answered) &&
@@ -51,13 +51,14 @@ func stale(err error) bool {
 			answered.ErrorCode)
 }
 
-// bucketOpen returns the bucket, if it exists and has no expiry. away classifies errors of NATS.
+// bucketOpen returns the bucket, or an error if it does not exist or may lose rows. away classifies errors of
+// NATS.
 func bucketOpen(ctx context.Context, js jetstream.JetStream, away func(error) error) (jetstream.KeyValue,
 	error) {
 	kv, err := js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil, fmt.Errorf(
-			"there is no key-value bucket %q: whoever makes the topics makes it too (MakeTopics): %w",
+			"there is no key-value bucket %q: MakeTopics creates it with the topics: %w",
 			name, broker.ErrNoTopic)
 	}
 	if err != nil {
@@ -69,13 +70,13 @@ func bucketOpen(ctx context.Context, js jetstream.JetStream, away func(error) er
 	}
 	if status.TTL() > 0 || status.Config().Storage != jetstream.FileStorage {
 		return nil, fmt.Errorf(
-			"the bucket %q has a ttl or storage memory, by which groups forget how far they are: %w",
+			"the bucket %q has a ttl or storage memory, so groups may lose their positions: %w",
 			name, errUnsafe)
 	}
 	return kv, nil
 }
 
-// bucketMake creates the bucket if it is missing, with a random incarnation.
+// bucketMake creates the bucket and stores a random incarnation in it, if they are missing.
 func bucketMake(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	kv, err := js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -108,11 +109,11 @@ func keys(ctx context.Context, kv jetstream.KeyValue, filter string) (out []stri
 	return out, nil
 }
 
-// errInUse reports that the group has a member.
+// errInUse is wrapped by errors about a group that has a member.
 var errInUse = errors.New("it has a member")
 
-// outlive waits until the member of a key has left, or was silent for its session. away classifies errors
-// of NATS.
+// outlive waits until a member has left, or did not renew its presence for the time of its session. away
+// classifies errors of NATS.
 func outlive(ctx context.Context, kv jetstream.KeyValue, key string, away func(error) error) error {
 	heard, since := uint64(0), time.Time{}
 	for {
@@ -126,7 +127,7 @@ func outlive(ctx context.Context, kv jetstream.KeyValue, key string, away func(e
 		case err != nil:
 			return away(err)
 		case json.Unmarshal(e.Value(), &p) != nil:
-			return nil // an unknown format of a presence
+			return nil // the presence has an unknown format
 		case e.Revision() != heard:
 			heard, since = e.Revision(), time.Now()
 		case time.Since(since) > p.Session:

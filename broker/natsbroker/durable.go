@@ -1,3 +1,5 @@
+// This file subscribes to consumers that already exist in JetStream (Shape.Durable).
+
 package natsbroker
 
 import (
@@ -17,9 +19,10 @@ import (
 	"github.com/skald-go/skald/internal/column"
 )
 
-// durable is one instance among the clients of existing consumers, one partition for each. It has the
-// messages that the server delivered to it, in order. Each message is acknowledged separately. Until then
-// the instance reports progress to the server.
+// durable is a subscription to existing consumers, one for each topic. Other clients may use the same
+// consumers. The server delivers each message to one client. The subscription acknowledges each message
+// separately, and until then reports progress to the server, so that the server does not deliver the message
+// again.
 type durable struct {
 	b    *Broker
 	ctx  context.Context
@@ -30,27 +33,27 @@ type durable struct {
 	feed *feed.Feed[*share]
 }
 
-// share is one instance's part of a consumer.
+// share is the part of a consumer's messages that the server delivered to this subscription.
 type share struct {
 	feed.Holding
 	consumer string
 	topic    topic
 
-	// The fields below belong to the goroutine that reads.
+	// Only the goroutine of read uses the fields below.
 	from   jetstream.Consumer
-	looked time.Time
-	wait   time.Duration // the consumer's ack_wait at the first look
+	looked time.Time     // when the consumer was last read
+	wait   time.Duration // ack_wait of the consumer at the start
 
 	// The fields below are guarded by the subscription's lock.
-	held []*held // in order; the first `told` are delivered
-	told int
-	last int64
+	held []*held // unacknowledged messages, in order
+	told int     // the first told messages of held are delivered to the caller
+	last int64   // the position of the last message
 	room chan struct{}
 }
 
 func (l *share) Len() int { return len(l.held) - l.told }
 
-// bytes returns about how much memory the unacknowledged messages take.
+// bytes returns the approximate memory of the unacknowledged messages.
 func (l *share) bytes() (n int) {
 	for _, h := range l.held {
 		n += h.weight
@@ -66,15 +69,17 @@ func (l *share) Take(out []broker.Delivery, n int) []broker.Delivery {
 	return out
 }
 
+// held is a message that the server delivered and that is not acknowledged.
 type held struct {
 	d      broker.Delivery
 	m      jetstream.Msg
 	weight int  // approximate bytes of memory
-	done   bool // acknowledged, but the server may not know it
+	done   bool // the caller acknowledged it, but the acknowledgement could not be sent yet
 }
 
 var _ broker.Subscription = (*durable)(nil)
 
+// durables returns the number of topics with Shape.Durable.
 func durables(topics []topic) (n int) {
 	for _, t := range topics {
 		if t.shape != nil && t.shape.Durable {
@@ -84,7 +89,7 @@ func durables(topics []topic) (n int) {
 	return n
 }
 
-// subscribeDurable subscribes g to the consumers of its name.
+// subscribeDurable subscribes g to the consumers with its name.
 func (b *Broker) subscribeDurable(ctx context.Context, g broker.Group,
 	topics []topic) (broker.Subscription, error) {
 	s := &durable{b: b}
@@ -117,7 +122,7 @@ func (b *Broker) subscribeDurable(ctx context.Context, g broker.Group,
 	return s, nil
 }
 
-// lookShare reads the consumer, which may have changed.
+// lookShare reads the settings of the consumer, and returns an error if they lose messages.
 func (b *Broker) lookShare(ctx context.Context, l *share) error {
 	c, err := b.js.Consumer(ctx, l.topic.stream, l.consumer)
 	switch {
@@ -127,7 +132,7 @@ func (b *Broker) lookShare(ctx context.Context, l *share) error {
 			l.consumer, broker.ErrNoTopic)
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
 		return fmt.Errorf(
-			"topic %q: consumer %q has a deliver_subject: it pushes; make one that is pulled: %w",
+			"topic %q: consumer %q has a deliver_subject, so it is a push consumer: create a pull consumer: %w",
 			l.topic.name, l.consumer, errUnsafe)
 	case err != nil:
 		return fmt.Errorf("topic %q: read consumer %q: %w", l.topic.name, l.consumer, b.orUnavailable(err))
@@ -145,13 +150,13 @@ func (s *durable) Ready() <-chan struct{} { return s.feed.Ready() }
 
 func (s *durable) lookAgain() {} // each fetch reads the consumer
 
-// Receive returns buffered messages.
+// Receive returns messages that have arrived.
 func (s *durable) Receive(_ context.Context, max int) (broker.Batch, error) {
 	return s.feed.Receive(max)
 }
 
-// Ack acknowledges each message up to those of ds. If the server does not receive it, the message is
-// redelivered.
+// Ack acknowledges each message up to those in ds. If the server does not receive an acknowledgement, it
+// delivers the message again.
 func (s *durable) Ack(_ context.Context, ds []broker.Delivery) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +170,7 @@ func (s *durable) Ack(_ context.Context, ds []broker.Delivery) error {
 	return err
 }
 
-// settle sends acknowledgements, as far as possible. The caller holds the lock.
+// settle sends the acknowledgements that could not be sent before. The caller holds the lock.
 func (l *share) settle() {
 	n := len(l.held)
 	l.held = slices.DeleteFunc(l.held, func(h *held) bool { return h.done && h.m.Ack() == nil })
@@ -173,7 +178,7 @@ func (l *share) settle() {
 	feed.Signal(l.room)
 }
 
-// Alarm returns "", because NATS has no alarm.
+// Alarm returns "", because NATS does not report that it accepts no messages.
 func (*durable) Alarm() string { return "" }
 
 // Pause stops deliveries from partitions.
@@ -182,7 +187,8 @@ func (s *durable) Pause(partitions ...string) { s.feed.Pause(partitions...) }
 // Resume ends a pause.
 func (s *durable) Resume(partitions ...string) { s.feed.Resume(partitions...) }
 
-// Close sends acknowledgements, and gives the other messages back immediately.
+// Close sends the remaining acknowledgements. It also tells the server to deliver the other messages again
+// immediately.
 func (s *durable) Close(ctx context.Context) error {
 	s.b.mu.Lock()
 	delete(s.b.subs, s)
@@ -212,12 +218,12 @@ func (s *durable) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.b.opts.Session)
 	defer cancel()
 	if err := errors.Join(append(errs, s.b.nc.FlushWithContext(ctx))...); err != nil {
-		return fmt.Errorf("give back unfinished messages: %w", s.b.orUnavailable(err))
+		return fmt.Errorf("return unfinished messages: %w", s.b.orUnavailable(err))
 	}
 	return nil
 }
 
-// work reports progress on buffered messages to the server, well within ack_wait.
+// work reports progress on the unacknowledged messages to the server, at intervals of a quarter of ack_wait.
 func (s *durable) work(l *share) {
 	tick := time.NewTicker(l.wait / 4)
 	defer tick.Stop()
@@ -229,14 +235,14 @@ func (s *durable) work(l *share) {
 			s.mu.Lock()
 			l.settle()
 			for _, h := range l.held {
-				_ = h.m.InProgress() // if it is lost, the message is redelivered
+				_ = h.m.InProgress() // if this fails, the server may deliver the message again
 			}
 			s.mu.Unlock()
 		}
 	}
 }
 
-// read fetches messages while there is room, until the end.
+// read fetches messages while there is room for more, until the subscription ends.
 func (s *durable) read(l *share) {
 	for fails := 1; s.ctx.Err() == nil; {
 		s.mu.Lock()
@@ -268,7 +274,7 @@ func (s *durable) read(l *share) {
 	}
 }
 
-// fetch requests at most n messages. From time to time it checks that the consumer still loses no messages.
+// fetch requests at most n messages. At intervals it also checks the settings of the consumer.
 func (s *durable) fetch(l *share, n int) error {
 	if l.from == nil || time.Since(l.looked) > s.b.opts.Session {
 		ctx, cancel := context.WithTimeout(s.ctx, patience)
@@ -278,7 +284,7 @@ func (s *durable) fetch(l *share, n int) error {
 		}
 	}
 	from := l.from
-	l.from = nil // read again after an error
+	l.from = nil // so that after an error the next call reads the consumer again
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
 	n = min(n, max(1, int(aheadBytes/max(1, s.b.nc.MaxPayload()))))

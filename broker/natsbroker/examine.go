@@ -9,7 +9,8 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Examine checks the server and the streams of topics. CheckTopics reports settings that lose messages.
+// Examine checks the server, and the replicas of the streams of topics. CheckTopics reports settings that
+// lose messages.
 func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding, error) {
 	if _, err := b.js.AccountInfo(ctx); err != nil {
 		return nil, fmt.Errorf("read JetStream: %w", b.orUnavailable(err))
@@ -29,7 +30,7 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding
 			Observed: fmt.Sprint(s.CachedInfo().Config.Replicas)}
 		if clustered && s.CachedInfo().Config.Replicas < 3 {
 			f.Grade, f.Remedy = skald.Doubtful,
-				"three replicas: a server that is away stops the topic, one that loses its disk loses what it acknowledged"
+				"use three replicas: a server that is down stops the topic, and a server that loses its disk loses acknowledged messages"
 		}
 		out = append(out, f)
 	}

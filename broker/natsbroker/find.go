@@ -11,11 +11,11 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// findFor is the lifetime of a consumer that is created only to read its first position.
+// findFor is the lifetime of a temporary consumer that only finds a position.
 const findFor = 5 * time.Second
 
-// Find returns the first position of the topic's stream at or after a time. All partitions share the
-// sequence, so the position is the same for each: no partition has an earlier message of that time.
+// Find returns the first position of the topic's stream whose message is not older than at. It returns the
+// same position for each partition, because the partitions share the sequence of the stream.
 func (b *Broker) Find(ctx context.Context, name string, at time.Time) ([]broker.Place, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Patience)
 	defer cancel()

@@ -1,3 +1,5 @@
+// This file lets the members of a group find each other in the bucket, and share the partitions.
+
 package natsbroker
 
 import (
@@ -15,17 +17,18 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// patience limits one request to the bucket.
+// patience limits the wait for one request to the bucket or to a stream.
 const patience = 3 * time.Second
 
-// peer is another member, from the view of this one. It counts as dead when its revision has not changed
-// for its session.
+// peer is the presence of another member. The member counts as dead if its presence keeps the same revision
+// for the time of its session.
 type peer struct {
 	presence
 	rev  uint64
 	seen time.Time
 }
 
+// seenRow is a row with the revision that was read.
 type seenRow struct {
 	row
 	rev uint64
@@ -40,11 +43,11 @@ type group struct {
 
 	peers      map[string]peer
 	rows       map[string]seenRow // by key
-	synced     bool               // all initial keys have been read
-	rev        uint64             // the revision of its own presence
+	synced     bool               // the watch has delivered all existing keys
+	rev        uint64             // the revision of this member's presence
 	ownerClaim feed.Claim         // the claim of this member
-	beaten     time.Time          // when its presence was last stored
-	warned     time.Time          // when the foreign owner of the group was last reported
+	beaten     time.Time          // when this member last stored its presence
+	warned     time.Time          // the last report of members of another owner
 	looked     time.Time          // when the other members were last checked
 }
 
@@ -65,7 +68,7 @@ func (g *group) partitionKey(t topic, partition int) string {
 	return partitionKey(g.groupName, t.stream, partition)
 }
 
-// put stores v under key if the key is still at rev. 0 means that the key must not exist.
+// store stores v under key if the revision of the key is still rev. If rev is 0, the key must not exist.
 func (s *Subscription) store(ctx context.Context, key string, v any, rev uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -87,10 +90,10 @@ func (s *Subscription) presence() presence {
 	return p
 }
 
-// join stores the member's presence, over that of an earlier session.
+// join stores the member's presence. It replaces the presence of an earlier session with the same name.
 func (s *Subscription) join(ctx context.Context) error {
 	if err := s.kv.PurgeDeletes(ctx, jetstream.DeleteMarkersOlderThan(time.Hour)); err != nil {
-		// presences of earlier members
+		// The markers are of members that have left.
 		return fmt.Errorf("join group %q: %w", s.groupName, s.b.orUnavailable(err))
 	}
 	key := s.memberKey(s.member)
@@ -113,7 +116,8 @@ func (s *Subscription) join(ctx context.Context) error {
 	}
 }
 
-// beat renews the member's presence.
+// beat renews the member's presence. If this fails for the time of the session, the member gives up its
+// partitions, because other members may own them.
 func (s *Subscription) beat() {
 	if time.Since(s.beaten) < s.b.opts.Heartbeat {
 		return
@@ -126,15 +130,16 @@ func (s *Subscription) beat() {
 	if err == nil {
 		s.rev, s.beaten = rev, time.Now()
 	}
-	if time.Since(s.beaten) > s.b.opts.Session { // other members may have taken over
+	if time.Since(s.beaten) > s.b.opts.Session { // other members may own the partitions
 		for _, l := range s.feed.Owned() {
 			s.lose(l, false)
 		}
 	}
 }
 
-// defend stores the presence again after another change of it: by an earlier attempt with a lost answer, by
-// a member that took this one for dead, or by a new session.
+// defend stores the presence again after its revision has changed. There are three causes: an earlier attempt
+// succeeded without an answer, another member removed the presence as dead, or a new session uses the name.
+// In the third case this member ends.
 func (s *Subscription) defend(key string) (uint64, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
@@ -154,7 +159,7 @@ func (s *Subscription) defend(key string) (uint64, error) {
 	return s.store(ctx, key, s.presence(), e.Revision())
 }
 
-// see processes a change in the bucket.
+// see processes a change of a key in the bucket.
 func (s *Subscription) see(e jetstream.KeyValueEntry) {
 	key, prefix := e.Key(), s.memberKey("")
 	gone := e.Operation() != jetstream.KeyValuePut
@@ -183,10 +188,10 @@ func (s *Subscription) see(e jetstream.KeyValueEntry) {
 	}
 }
 
-// bury removes members that were silent for their whole session.
+// bury removes the presences of dead members. It ignores the time for which this process was suspended.
 func (s *Subscription) bury(period time.Duration) {
 	now := time.Now()
-	late := now.Sub(s.looked) - 2*period // a suspended process has received nothing
+	late := now.Sub(s.looked) - 2*period // above 0 if this process was suspended
 	s.looked = now
 	for name, p := range s.peers {
 		if late > 0 {
@@ -199,14 +204,14 @@ func (s *Subscription) bury(period time.Duration) {
 		ctx, cancel := context.WithTimeout(s.ctx, patience)
 		err := s.kv.Delete(ctx, s.memberKey(name), jetstream.LastRevision(p.rev))
 		cancel()
-		if err == nil || stale(err) { // otherwise its presence changed meanwhile
+		if err == nil || stale(err) { // stale: the presence has changed, and the watch delivers it
 			delete(s.peers, name)
 		}
 	}
 }
 
-// share returns this member's number of the n partitions of a topic. All members get equal numbers. The
-// remainder goes to the first members, and the first member differs for each topic.
+// share returns the number of partitions of a topic that this member must own. All members get equal numbers.
+// The members that get one more depend on the topic.
 func (s *Subscription) share(t topic) int {
 	members := []string{s.member}
 	for _, name := range slices.Sorted(maps.Keys(s.peers)) {
@@ -224,18 +229,18 @@ func (s *Subscription) share(t topic) int {
 	return n
 }
 
-// free returns true if a partition may be claimed.
+// free returns true if this member may claim a partition: its owner is unset, is this member, or is gone.
 func (s *Subscription) free(r row) bool {
 	switch p, there := s.peers[r.Member]; {
-	case r.Member == "", r.Member == s.member: // unowned, of an earlier session, or of an unanswered claim
+	case r.Member == "", r.Member == s.member: // also of an earlier session, or of a claim without an answer
 		return true
 	default:
 		return !there || p.SessionID != r.SessionID
 	}
 }
 
-// ours returns true if this member may take partitions. It returns false if the members of the group work
-// for another database or schema.
+// ours returns true if this member may take partitions. It returns false if the group has members of another
+// database or schema.
 func (s *Subscription) ours() bool {
 	var others []feed.Claim
 	for name, p := range s.peers {
@@ -254,12 +259,12 @@ func (s *Subscription) ours() bool {
 		return false
 	}
 	if !s.ownerClaim.Settled {
-		s.ownerClaim.Settled, s.beaten = true, time.Time{} // publish it now
+		s.ownerClaim.Settled, s.beaten = true, time.Time{} // so that the next beat stores the claim
 	}
 	return true
 }
 
-// balance releases surplus partitions, and claims free ones.
+// balance releases partitions that this member has in excess of its share, and claims free ones.
 func (s *Subscription) balance() {
 	if !s.synced || s.ctx.Err() != nil || time.Since(s.beaten) > s.b.opts.Session {
 		return
@@ -271,7 +276,7 @@ func (s *Subscription) balance() {
 		return
 	}
 	for _, t := range s.topics {
-		s.beat() // many claims take time
+		s.beat() // because many claims may take longer than the session
 		mine := map[int]*partition{}
 		for _, l := range s.feed.Owned() {
 			if l.topic.name == t.name {
@@ -281,7 +286,7 @@ func (s *Subscription) balance() {
 		share := s.share(t)
 		for _, i := range slices.Backward(slices.Sorted(maps.Keys(mine))) {
 			if len(mine) > share {
-				_ = s.release(s.ctx, mine[i]) // a failed release is an orphan below
+				_ = s.release(s.ctx, mine[i]) // if this fails, take releases it as an orphan
 				delete(mine, i)
 			}
 		}
@@ -289,7 +294,7 @@ func (s *Subscription) balance() {
 	}
 }
 
-// resume reads the stored positions of partitions.
+// resume reads the checkpoints of partitions from the group's database.
 func (s *Subscription) resume(t topic, free []int) (broker.Resumed, error) {
 	if s.resumes == nil {
 		return broker.Resumed{}, nil
@@ -304,7 +309,7 @@ func (s *Subscription) resume(t topic, free []int) (broker.Resumed, error) {
 	return s.resumes(ctx, partitions)
 }
 
-// take claims partitions of a topic until this member has its share, and reports them together.
+// take claims free partitions of a topic until this member has its share. Receive reports them together.
 func (s *Subscription) take(t topic, mine map[int]*partition, share int) {
 	var free []int
 	for i := range t.partitions {
@@ -329,7 +334,7 @@ func (s *Subscription) take(t topic, mine map[int]*partition, share int) {
 	}
 	wanted, err := s.resume(now, free)
 	if err != nil {
-		return // retried at the next look
+		return // the next balance retries
 	}
 	var claimed []*partition
 	for _, i := range free {

@@ -1,3 +1,6 @@
+// This file detects streams that were deleted or recreated, and messages that were removed before the group
+// read them.
+
 package natsbroker
 
 import (
@@ -15,9 +18,9 @@ import (
 
 var errRecreated = errors.New("its stream was deleted and created again")
 
-// inspect checks that the stream of a partition is the one of its claim, and has the next message. A
-// recreated stream has other messages at the same positions. So the partition is lost uncleanly, and the
-// next owner starts at the beginning of the stream. Messages that were removed unread are reported once.
+// inspect checks that the stream of a partition was not recreated since the claim, and that it has the next
+// message. A recreated stream has other messages at the same positions, so the member loses the partition.
+// The next owner starts at the beginning of the new stream. inspect reports removed messages once.
 func (s *Subscription) inspect(ctx context.Context, l *partition) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -44,18 +47,20 @@ func (s *Subscription) compare(l *partition, info *jetstream.StreamInfo) error {
 	return nil
 }
 
-// dense returns true if all messages of the stream belong to its only partition.
+// dense returns true if the topic has one partition with all messages of the stream.
 func (t *topic) dense() bool { return t.partitions == 1 && (t.shape == nil || t.shape.Filter == "") }
 
-// misses records removed messages, from the next one to read on. The caller holds the lock.
+// misses reports messages that were removed, from the next position to read up to the position to. The caller
+// holds the lock.
 func (s *Subscription) misses(l *partition, to uint64, count int64) {
 	s.feed.Miss(broker.Missed{Partition: l.Name, From: int64(l.read), To: int64(to), Count: count})
 	l.read = to
 }
 
-// reached records the progress of a partition. The partitions of a stream share its positions, so a gap
-// alone proves nothing. But with each message the server sends the number of remaining messages of the
-// partition. That number can only fall further than expected if messages were removed.
+// reached records the progress of a partition, and reports messages that were removed. The partitions of a
+// stream share its positions, so a gap does not prove that messages were removed. But with each message the
+// server sends the number of remaining messages of the partition. If this number falls by more than the
+// messages that were read, messages were removed.
 func (s *Subscription) reached(l *partition, meta *jetstream.MsgMetadata) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,9 +70,10 @@ func (s *Subscription) reached(l *partition, meta *jetstream.MsgMetadata) {
 	l.read, l.behind = max(l.read, meta.Sequence.Stream+1), meta.NumPending
 }
 
-// removed finds messages of a stream with several partitions that were removed before this partition was
-// claimed. The partitions share positions, so only positions behind the farthest partition of the group are
-// certain. That partition reports them, and is moved to the first message, so that they are reported once.
+// removed finds messages that were removed before this partition was claimed, in a stream with several
+// partitions. The partitions share positions, so a position may belong to any of them. Only the positions
+// after the highest stored position of the group are certainly unread. The partition with that position
+// reports them, so that they are reported once.
 func (s *Subscription) removed(t topic, index int) (m broker.Missed) {
 	if t.partitions == 1 || t.shape != nil && t.shape.Filter != "" {
 		return m
@@ -85,8 +91,9 @@ func (s *Subscription) removed(t topic, index int) (m broker.Missed) {
 		Count: int64(t.first - most - 1)}
 }
 
-// stopped reports that all remaining messages of a partition in a shared stream were removed, because no
-// later message would show that. It takes two turns of the patrol, so that no message is on its way.
+// stopped reports that all remaining messages of a partition in a shared stream were removed. No later
+// message would show this. It needs two checks without progress, so that a message that is on its way does
+// not count as removed.
 func (s *Subscription) stopped(l *partition, info *jetstream.StreamInfo) {
 	s.mu.Lock()
 	read, behind, was := l.read, l.behind, l.stuck
@@ -113,8 +120,9 @@ func (s *Subscription) stopped(l *partition, info *jetstream.StreamInfo) {
 	}
 }
 
-// missing returns the topics whose stream is gone, or silent while NATS answers. A topic that was missing
-// in the previous turn, too, becomes an error, because reading from it ends without one.
+// missing returns the topics that do not exist, or whose stream does not answer while NATS does. If a topic
+// was also missing in the previous check, missing reports an error to Receive, because reading from such a
+// stream may end without an error.
 func (s *Subscription) missing(before map[string]bool) map[string]bool {
 	now := map[string]bool{}
 	for _, t := range s.topics {
@@ -130,11 +138,12 @@ func (s *Subscription) missing(before map[string]bool) map[string]bool {
 	return now
 }
 
-// patrol inspects the streams of all partitions periodically. A recreated or purged stream sends no notice.
+// patrol checks the streams of all partitions at intervals, because NATS does not notify clients of a
+// recreated or purged stream.
 func (s *Subscription) patrol() {
 	tick := time.NewTicker(s.b.opts.Session / 2)
 	defer tick.Stop()
-	missing := map[string]bool{} // topics without an answering stream in the last turn
+	missing := map[string]bool{} // by the last check
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -153,7 +162,7 @@ func (s *Subscription) patrol() {
 				stream, err := s.b.js.Stream(ctx, l.topic.stream)
 				cancel()
 				if err != nil {
-					continue // its reader reports that
+					continue // read reports the error
 				}
 				info = stream.CachedInfo()
 				known[l.topic.stream] = info

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
-// Keeps returns the max_age of the topics' streams.
+// Keeps returns the max_age of the streams of topics.
 func (b *Broker) Keeps(ctx context.Context, topics ...string) (map[string]time.Duration, error) {
 	out := map[string]time.Duration{}
 	for _, name := range topics {
@@ -32,7 +32,7 @@ func (b *Broker) Keeps(ctx context.Context, topics ...string) (map[string]time.D
 	return out, nil
 }
 
-// streamOf returns the stream of a topic, regardless of its settings.
+// streamOf returns the stream of a topic. It does not check the settings of the stream.
 func (b *Broker) streamOf(ctx context.Context, name string) (jetstream.Stream, error) {
 	stream := token(name)
 	if shape, there := b.shapes[name]; there {

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Lag counts the messages behind the position of each partition in the group's bucket. For a durable
-// consumer it counts pending and unacknowledged messages.
+// Lag counts the messages after the stored position of each partition of the group. For a durable consumer it
+// counts pending and unacknowledged messages.
 func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[string]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Patience)
 	defer cancel()
@@ -69,7 +69,7 @@ func (b *Broker) lagOf(ctx context.Context, groupName string, t topic) (n int64,
 		if err != nil {
 			return 0, false, err
 		}
-		if r.Stream != t.created { // the row of a deleted stream
+		if r.Stream != t.created { // the row belongs to a deleted stream
 			continue
 		}
 		behind, err := b.behind(ctx, t, partition, r.Position)
@@ -81,7 +81,8 @@ func (b *Broker) lagOf(ctx context.Context, groupName string, t topic) (n int64,
 	return n, known, nil
 }
 
-// behind counts the messages of a partition behind a position, with a consumer that starts there.
+// behind counts the messages of a partition after a position. It creates a temporary consumer, which reports
+// this number.
 func (b *Broker) behind(ctx context.Context, t topic, partition int, position uint64) (int64, error) {
 	if position >= t.last {
 		return 0, nil

@@ -1,5 +1,4 @@
-// This file reads the identity of a client and its TLS settings from a URL, and recognizes a refusal by
-// NATS.
+// This file reads the user and the TLS settings from a nats:// URL, and recognizes refusals by NATS.
 
 package natsbroker
 
@@ -14,7 +13,7 @@ import (
 	"github.com/skald-go/skald/internal/endpoint"
 )
 
-// options returns the options of a connection for the TLS settings and the identity in a URL.
+// options returns the connection options for the TLS settings and the user in a URL.
 func options(u *endpoint.URL) (out []nats.Option, err error) {
 	secure, err := u.TLS()
 	if err != nil {
@@ -30,7 +29,8 @@ func options(u *endpoint.URL) (out []nats.Option, err error) {
 	return out, err
 }
 
-// identity returns nil if the URL and the environment have no identity.
+// identity returns the option that authenticates the client, or nil if the URL and the environment have no
+// user.
 func identity(u *endpoint.URL) (nats.Option, error) {
 	creds, nkey := u.Get("creds"), u.Get("nkey")
 	switch {
@@ -60,12 +60,12 @@ func password(u *endpoint.URL) (nats.Option, error) {
 		return nil, err
 	}
 	return nats.UserInfoHandler(func() (string, string) {
-		pass, _ := who.Password() // without the file the password is empty, and the server refuses it
+		pass, _ := who.Password() // if the file is missing, the server refuses the empty password
 		return who.User, pass
 	}), nil
 }
 
-// refused returns true if NATS refuses the identity or a right of the client.
+// refused returns true if NATS refuses the client, or an action for which a right is missing.
 func refused(err error) bool {
 	return slices.ContainsFunc([]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked,
 		nats.ErrAccountAuthExpired, nats.ErrPermissionViolation},

@@ -4,7 +4,7 @@ import "github.com/skald-go/skald/internal/endpoint"
 
 var _ endpoint.Wire = (*Broker)(nil)
 
-// String names the connected server, or those that are tried.
+// String returns a name with the address of the connected server.
 func (b *Broker) String() string {
 	if at := b.nc.ConnectedAddr(); at != "" {
 		return "NATS at " + at
@@ -12,7 +12,8 @@ func (b *Broker) String() string {
 	return "NATS"
 }
 
-// Unencrypted returns the server if its connection has no TLS. Without a connection that is not known.
+// Unencrypted returns the address of the connected server if the connection has no TLS. It returns nil if
+// there is no connection.
 func (b *Broker) Unencrypted() []string {
 	if _, err := b.nc.TLSConnectionState(); err == nil || !b.nc.IsConnected() {
 		return nil

@@ -1,11 +1,16 @@
 // Package natsbroker is the driver for NATS JetStream. It is tested with server 2.15.
 //
-// A topic is a stream: "orders.eu" is the stream orders=eu. A partition is a subject of it: orders=eu.0,
-// orders=eu.1, … FNV-1a of a message's key selects its partition. A message is a CloudEvent in binary mode
-// (record.go). A position is the stream's sequence. The key-value bucket "skald" has a row for each
-// partition of a group, with its owner and position. A row is only changed at the revision that was read,
-// which is the fence. JetStream's own consumers only read, without acknowledgements, so none of their
-// settings can drop or reorder a message. Deliveries are not counted, so Attempt is always 0.
+// A topic is a stream: topic "orders.eu" is the stream orders=eu. A partition is a subject of the stream:
+// orders=eu.0, orders=eu.1, … The FNV-1a hash of a message's key selects its partition. A message is a
+// CloudEvent in binary mode (record.go). A position is a sequence number of the stream.
+//
+// The key-value bucket "skald" has a row for each partition of a group, with its owner and position. A member
+// changes a row only at the revision that it has read. This prevents writes by a member that lost the
+// partition.
+//
+// JetStream's consumers only read, without acknowledgements, so their settings cannot drop or reorder
+// messages. NATS does not count deliveries in this mode, so Attempt is always 0. With Shape.Durable the
+// driver uses existing consumers instead (durable.go).
 package natsbroker
 
 import (
@@ -24,35 +29,36 @@ import (
 
 // Options configures a Broker. The zero value works.
 type Options struct {
-	// Patience limits the wait for NATS in a publish; then the call reports an outage. Messages that were
-	// sent by then may still become durable. Default 10 s, at least 100 ms.
+	// Patience limits the wait for NATS's answers in Publish. After it, the call reports an outage. Messages
+	// that were sent may still become durable. Default 10 s, at least 100 ms.
 	Patience time.Duration
-	// Session is how long a member of a group may be silent before its partitions move. Default 6 s, at
+	// Session is the time after which other members take the partitions of a silent member. Default 6 s, at
 	// least 1 s.
 	Session time.Duration
-	// Heartbeat is the interval at which a member renews its presence. Default 500 ms, at most a third of
-	// Session.
+	// Heartbeat is the interval at which a member renews its entry in the bucket. Default 500 ms, at most a
+	// third of Session.
 	Heartbeat time.Duration
-	// Commit is how long an acknowledgement may wait for others before it is stored. Default 100 ms.
+	// Commit is the time that an acknowledgement waits for others, to be stored with them. Default 100 ms.
 	Commit time.Duration
-	// Prefetch is the number of messages that are held ready for each partition, at most 4 MiB, and 32 MiB
-	// for all partitions. For a durable it is the number of unacknowledged messages, at most 16 MiB and one
-	// fetch. Default 200.
+	// Prefetch is the maximum number of messages of a partition that wait for Receive. They also have at most
+	// 4 MiB for a partition, and 32 MiB for all partitions. With Shape.Durable it is the maximum number of
+	// unacknowledged messages. They also have at most 16 MiB, plus one fetch. Default 200.
 	Prefetch int
-	// Flying is the maximum number of messages without an answer, at most about 16 MiB. A relay that dies
-	// may repeat them. Default 256.
+	// Flying is the maximum number of published messages without an answer; they also have at most about 16
+	// MiB. If a relay dies, the next one may publish them again. Default 256.
 	Flying int
-	// Replicas is the number of servers with a copy of a new stream. Default 1, at most 5.
+	// Replicas is the number of servers that store a copy of a new stream. Default 1, at most 5.
 	Replicas int
-	// Retain is the max_age of new streams. A stream with a shorter one is refused. Default 0: forever.
+	// Retain is the max_age of new streams. The driver refuses existing streams with a shorter max_age.
+	// Default 0, which means forever.
 	Retain time.Duration
-	// Shapes has the topics that are existing streams, by the topic's name. Default: none.
+	// Shapes describes topics that are existing streams, by the name of the topic. Default: none.
 	Shapes map[string]Shape
-	// Envelope maps attributes to the format of other programs; "position" is topic/sequence. Default:
-	// CloudEvents.
+	// Envelope maps attributes to the format of other programs. As an ID, "position" is topic/sequence.
+	// Default: CloudEvents.
 	Envelope *broker.Envelope
-	// Client has further options of the nats.go connection: TLS, credentials, a dialer. Settings of the
-	// driver take precedence.
+	// Client has further options of the nats.go connection, such as TLS, credentials and a dialer. Settings
+	// of the driver take precedence.
 	Client []nats.Option
 }
 
@@ -78,7 +84,7 @@ func or[T int | time.Duration](v, otherwise T) T {
 	return v
 }
 
-// Broker is one connection to NATS.
+// Broker is a connection to NATS.
 type Broker struct {
 	opts Options
 	publisher
@@ -88,7 +94,7 @@ type Broker struct {
 	closed bool
 }
 
-// member is a subscription of either kind.
+// member is a Subscription or a durable.
 type member interface {
 	lookAgain()
 	end(ctx context.Context) error
@@ -96,8 +102,9 @@ type member interface {
 
 var _ broker.Broker = (*Broker)(nil)
 
-// New returns a client of the servers "host:port[,host:port]"; ParseURL reads them from a URL. If no server
-// can be reached, it retries.
+// New returns a Broker for the servers "host:port[,host:port]". ParseURL returns this list and the options
+// for a URL. If no server is reachable, New returns after about a second, and the driver retries in the
+// background.
 func New(servers string, opts *Options) (*Broker, error) {
 	if err := checkServers(servers); err != nil {
 		return nil, err
@@ -122,7 +129,7 @@ func New(servers string, opts *Options) (*Broker, error) {
 		return nil, fmt.Errorf("create NATS client: %w", b.orUnavailable(err))
 	}
 	if !nc.IsConnected() {
-		select { // nats.go reports the reason in another goroutine
+		select { // wait for the reason, which nats.go reports in another goroutine
 		case <-w.heard:
 		case <-time.After(time.Second):
 		}
@@ -130,13 +137,13 @@ func New(servers string, opts *Options) (*Broker, error) {
 	return b, nil
 }
 
-// client returns the options of the connection. nats.go does not buffer messages while the connection is
-// down, because the publisher keeps the order.
+// client returns the options of the connection. They forbid nats.go to buffer messages while the connection
+// is down, because the publisher must keep the order.
 func (b *Broker) client() []nats.Option {
 	return append(append([]nats.Option{nats.Name("skald")}, b.opts.Client...),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // a renewed secret is used
+		nats.IgnoreAuthErrorAbort(), // retries, because the secret may be renewed
 		nats.ReconnectBufSize(-1),
 		nats.CustomReconnectDelay(backoff.Soon),
 		nats.PingInterval(5*time.Second),
@@ -156,7 +163,7 @@ func (b *Broker) reconnected() {
 	}
 }
 
-// Close leaves all groups, answers pending calls with an outage, and closes the connection.
+// Close leaves all groups, answers unfinished calls with an outage, and closes the connection.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	subs := b.subs

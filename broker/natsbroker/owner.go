@@ -1,3 +1,5 @@
+// This file stores the owner of a group in the bucket.
+
 package natsbroker
 
 import (
@@ -13,8 +15,8 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// belongs returns an error if the bucket has another owner of g. If the group has no owner, it stores that
-// of g.
+// belongs returns an error if the group has another owner in the bucket than g.Owner. If the group has no
+// owner, belongs stores g.Owner.
 func (b *Broker) belongs(ctx context.Context, kv jetstream.KeyValue, g *broker.Group) error {
 	if g.Owner == "" {
 		return nil
@@ -30,7 +32,8 @@ func (b *Broker) belongs(ctx context.Context, kv jetstream.KeyValue, g *broker.G
 	}
 }
 
-// ownerOf returns the owner of a group in the bucket, and its revision; 0 if there is none.
+// ownerOf returns the owner of a group, and the revision of its key. If the group has no owner, the revision
+// is 0.
 func (b *Broker) ownerOf(ctx context.Context, kv jetstream.KeyValue, group string) (is feed.OwnerDatabase,
 	rev uint64, err error) {
 	e, err := kv.Get(ctx, ownerKey(group))
@@ -59,8 +62,8 @@ func (b *Broker) storeOwner(ctx context.Context, kv jetstream.KeyValue, g *broke
 	return nil
 }
 
-// Adopt stores the new owner after the members of the other owner have left or were silent for their
-// session. It waits for that until ctx ends.
+// Adopt stores the new owner. Before that, it waits until the group's members have left or are dead, or until
+// ctx ends.
 func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 	if !feed.OK(g.Name) {
 		return fmt.Errorf("adopt group %q: %w", g.Name, errName)

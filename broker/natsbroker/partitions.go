@@ -1,3 +1,5 @@
+// This file keeps a member in its group, and claims and releases partitions.
+
 package natsbroker
 
 import (
@@ -13,7 +15,8 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// run keeps the member in its group until it leaves or is killed.
+// run handles changes in the bucket, and renews the member's presence, until the member leaves or its context
+// ends.
 func (s *Subscription) run() {
 	defer close(s.done)
 	defer s.kill()
@@ -62,11 +65,11 @@ func stopWatch(w jetstream.KeyWatcher) {
 	}
 }
 
-// watch starts to watch the group.
+// watch starts to watch the keys of the group. It returns nil after an error.
 func (s *Subscription) watch() jetstream.KeyWatcher {
 	w, err := s.kv.WatchFiltered(s.ctx, []string{s.memberKey("*"), partitionsOf(s.groupName)})
 	if err != nil {
-		return nil // retried at the next tick
+		return nil // run retries at the next tick
 	}
 	clear(s.peers)
 	clear(s.rows)
@@ -74,7 +77,7 @@ func (s *Subscription) watch() jetstream.KeyWatcher {
 	return w
 }
 
-// drain processes all pending changes, so that one balance follows many changes.
+// drain processes all changes that have arrived, so that run calls balance only once for them.
 func (s *Subscription) drain(e jetstream.KeyValueEntry, more <-chan jetstream.KeyValueEntry) {
 	for {
 		if e == nil {
@@ -94,8 +97,8 @@ func (s *Subscription) drain(e jetstream.KeyValueEntry, more <-chan jetstream.Ke
 	}
 }
 
-// begin returns the start of a partition, by the rule of feed.Facts. Messages that the stream lost at its
-// end do not matter.
+// begin returns the first position of a partition, by the rule of feed.Facts, and the number of messages that
+// are delivered again. A stored position after the end of the stream counts as the end.
 func (s *Subscription) begin(ctx context.Context, t topic, index int, told broker.Resumed) (at, again int64) {
 	f := feed.FactsOf(s.resumes != nil, told, feed.Partition(t.name, index))
 	f.Own, f.Oldest, f.End = true, int64(t.first), int64(t.last)+1
@@ -115,13 +118,13 @@ func (s *Subscription) begin(ctx context.Context, t topic, index int, told broke
 		again -= open
 	}
 	if err != nil {
-		again = f.End - at // at most
+		again = f.End - at // an upper limit
 	}
 	return at, again
 }
 
-// claim takes a free partition of a topic at the revision that was read. It returns nil if another member
-// was faster, or if NATS does not answer.
+// claim makes this member the owner of a free partition. It returns nil if another member has changed the
+// row, or if NATS does not answer.
 func (s *Subscription) claim(t topic, index int, resumed broker.Resumed) *partition {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
@@ -146,13 +149,13 @@ func (s *Subscription) claim(t topic, index int, resumed broker.Resumed) *partit
 	l := &partition{Holding: feed.Holding{Partition: told, Topic: t.name, Index: index,
 		Acked: int64(r.Position)}, topic: t, key: key, row: r, rev: rev, missed: missed,
 		room: make(chan struct{}, 1)}
-	if l.read = r.Position + 1; at < 1 { // a new group misses no earlier message
+	if l.read = r.Position + 1; at < 1 { // messages that were removed before the group existed do not count as missed
 		l.read = max(l.read, t.first)
 	}
 	return l
 }
 
-// tellFault stores an error that waiting does not cure for the next Receive.
+// tellFault reports err to the next Receive if a retry cannot cure it.
 func (s *Subscription) tellFault(err error) {
 	if !errors.Is(err, broker.ErrNoTopic) && !errors.Is(err, errUnsafe) {
 		return
@@ -160,7 +163,7 @@ func (s *Subscription) tellFault(err error) {
 	s.feed.Fail(err)
 }
 
-// reread reads one row again.
+// reread reads the row of a key again.
 func (s *Subscription) reread(ctx context.Context, key string) {
 	e, err := s.kv.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -173,7 +176,7 @@ func (s *Subscription) reread(ctx context.Context, key string) {
 	}
 }
 
-// flush stores the positions of partitions.
+// flush stores the acknowledged positions of the partitions.
 func (s *Subscription) flush() {
 	for _, l := range s.feed.Owned() {
 		s.mu.Lock()
@@ -209,11 +212,11 @@ func (s *Subscription) change(ctx context.Context, l *partition, r row) (uint64,
 	return rev, nil
 }
 
-// release gives a partition back: deliveries stop, and then its row is changed.
+// release stops the deliveries of a partition, and then removes the owner from its row.
 func (s *Subscription) release(ctx context.Context, l *partition) error {
 	r := row{Position: s.lose(l, true), Stream: l.row.Stream}
 	_, err := s.change(ctx, l, r)
-	if err != nil && !errors.Is(err, errFenced) { // its row still names this member
+	if err != nil && !errors.Is(err, errFenced) { // the row still has this member as owner
 		s.rows[l.key] = seenRow{row{Member: s.member, SessionID: s.sessionID, Position: r.Position,
 			Stream: r.Stream}, l.rev}
 		return err
@@ -221,7 +224,7 @@ func (s *Subscription) release(ctx context.Context, l *partition) error {
 	return nil
 }
 
-// orphan releases a partition after a failed release.
+// orphan removes this member from a row for which release has failed.
 func (s *Subscription) orphan(key string, r seenRow) {
 	free := row{Position: r.Position, Stream: r.Stream}
 	rev, err := s.store(s.ctx, key, free, r.rev)
@@ -232,7 +235,7 @@ func (s *Subscription) orphan(key string, r seenRow) {
 	}
 }
 
-// goodbye stores acknowledgements, gives all partitions back and leaves the group.
+// goodbye stores acknowledgements, releases all partitions and leaves the group.
 func (s *Subscription) goodbye(ctx context.Context) {
 	var errs []error
 	for _, l := range s.feed.Owned() {

@@ -18,9 +18,9 @@ import (
 	"github.com/skald-go/skald/broker/internal/perkey"
 )
 
-// publisher implements the contract of Publish: at most one message of a key is unanswered at a time, and
-// messages of other keys are sent in parallel. JetStream has no fence for a pipeline, because a message
-// would have to name the sequence of its predecessor before that is known.
+// publisher implements the contract of Publish. At most one message of a key is unanswered at a time;
+// messages of other keys are sent in parallel. JetStream cannot keep the order of several unanswered messages
+// of a key: each would need the sequence number of its predecessor, which is not known yet.
 type publisher struct {
 	*wire
 	perkey.Pump[parcel, topic]
@@ -33,7 +33,7 @@ type item = perkey.Item[parcel]
 // parcel is an encoded message.
 type parcel struct {
 	msg   *nats.Msg
-	again bool // sent a second time, after no responder
+	again bool // sent a second time, because there was no responder
 }
 
 func (p *publisher) init(opts Options, w *wire) {
@@ -60,7 +60,7 @@ func (p *publisher) connected() {
 	p.Rouse()
 }
 
-// disconnected fails the messages in flight, because their answers are lost.
+// disconnected fails the unanswered messages, because their answers are lost.
 func (p *publisher) disconnected() {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -73,7 +73,7 @@ func (p *publisher) disconnected() {
 	}
 }
 
-// Publish queues msgs behind earlier ones.
+// Publish queues msgs behind the messages of earlier calls.
 func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	return b.publisher.Publish(ctx, msgs, only, func(m *skald.Message) (parcel, error) {
 		msg, err := encode(b.codec, m)
@@ -81,7 +81,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...brok
 	})
 }
 
-// send waits for a connection, at most for the patience, and sends.
+// send waits for a connection, at most for Patience, and sends the message.
 func (p *publisher) send(it *item) {
 	for !p.up() {
 		if p.Overdue(it) || !p.Pause(50*time.Millisecond) {

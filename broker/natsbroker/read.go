@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// read reads a partition from next on, until ctx ends.
+// read reads a partition from the position next on, until ctx ends. It retries after errors.
 func (s *Subscription) read(ctx context.Context, l *partition, next uint64) {
 	for fails := 1; ctx.Err() == nil; fails++ {
 		from := next
@@ -31,8 +31,8 @@ func (s *Subscription) read(ctx context.Context, l *partition, next uint64) {
 	}
 }
 
-// follow reads from next on until an error. The consumer is temporary, and nats.go creates it again behind
-// the last message after a gap.
+// follow reads from next on until an error. It uses a temporary consumer. After a gap, nats.go recreates the
+// consumer behind the last message.
 func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) error {
 	c, err := s.b.js.OrderedConsumer(ctx, l.topic.stream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: l.topic.reads(l.Index), DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
@@ -58,7 +58,7 @@ func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) e
 			return err
 		}
 		if meta.Consumer != name {
-			// nats.go created a consumer again at this position, perhaps of another stream
+			// nats.go has created a consumer at this position, and the stream may have been recreated
 			if err := s.inspect(ctx, l); err != nil {
 				return err
 			}
@@ -79,7 +79,8 @@ func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) e
 }
 
 const (
-	// aheadBytes limits the buffered messages of a member for all its partitions, fetchBytes those of one.
+	// aheadBytes limits the buffered messages of all partitions of a member. fetchBytes limits those of one
+	// partition.
 	aheadBytes = 32 << 20
 	fetchBytes = 4 << 20
 )
@@ -90,7 +91,8 @@ func (s *Subscription) room(l *partition) bool {
 	return l.Len() == 0 || l.Len() < s.b.opts.Prefetch && l.Bytes() < most
 }
 
-// put waits for room, so that a slow member buffers no more than it requested.
+// put buffers a message. It waits while there is no room for l, so that a slow caller limits the reader. It
+// returns false when ctx ends.
 func (s *Subscription) put(ctx context.Context, l *partition, d broker.Delivery) bool {
 	for {
 		s.mu.Lock()

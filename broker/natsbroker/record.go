@@ -1,4 +1,4 @@
-// This file encodes a message for NATS: a CloudEvent in binary mode.
+// This file encodes a message for NATS, and decodes it. The format is CloudEvents in binary mode.
 
 package natsbroker
 
@@ -15,26 +15,26 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
-// style returns the NATS binding of CloudEvents in binary mode.
+// style describes the NATS binding of CloudEvents in binary mode.
 func style() cloudevents.Style {
 	return cloudevents.Style{Prefixes: []string{"ce-"}, ContentType: "content-type", Escapes: true,
 		Plain: plain}
 }
 
-// codec returns the codec for Skald's format and that of e; nil means only Skald's format.
+// codec returns the codec for Skald's format and, if e is not nil, for the format that e describes.
 func codec(e *broker.Envelope) (*cloudevents.Codec, error) { return cloudevents.New(style()).For(e) }
 
 // headers collects the headers of a message.
 type headers nats.Header
 
-// Text writes a header; see cloudevents.Headers.
+// Text adds a header. Text, Bytes and Time implement cloudevents.Headers.
 func (h headers) Text(name, value string)         { h[name] = append(h[name], value) }
 func (h headers) Bytes(name string, value []byte) { h.Text(name, string(value)) }
 func (h headers) Time(name string, value time.Time) {
 	h.Text(name, value.Format(time.RFC3339Nano))
 }
 
-// encode encodes m and copies everything.
+// encode encodes m. The result shares no memory with m.
 func encode(codec *cloudevents.Codec, m *skald.Message) (*nats.Msg, error) {
 	h := headers{}
 	data, err := codec.Encode(m, h)
@@ -44,12 +44,11 @@ func encode(codec *cloudevents.Codec, m *skald.Message) (*nats.Msg, error) {
 	return &nats.Msg{Header: nats.Header(h), Data: bytes.Clone(data)}, nil
 }
 
-// unnamed has the characters that nats.go does not accept in the name of a header. A message with such a
-// name could not be sent.
+// unnamed has the characters that nats.go does not accept in the name of a header.
 const unnamed = "\"()/,:;<=>?@[\\]{}"
 
-// plain returns true if NATS transports a unchanged. A header that NATS acts on (Nats-Rollup empties a
-// stream) is never taken from a message.
+// plain returns true if NATS transports the header a unchanged. It returns false for headers that NATS reacts
+// to; for example, Nats-Rollup removes messages from a stream.
 func plain(a skald.Header) bool {
 	if reserved(a.Name) {
 		return false
@@ -62,13 +61,12 @@ func plain(a skald.Header) bool {
 	return cloudevents.Printable(string(a.Value))
 }
 
-// reserved returns true for headers of NATS, regardless of case, and for those that nats.go derives from a
-// status.
+// reserved returns true for headers of NATS, in any case, and for headers that nats.go derives from a status.
 func reserved(name string) bool {
 	return len(name) >= 5 && strings.EqualFold(name[:5], "nats-") || name == "Status" || name == "Description"
 }
 
-// decode decodes the message at sequence in the topic's stream.
+// decode decodes the message with that sequence number in the topic's stream.
 func decode(codec *cloudevents.Codec, topic string, h nats.Header, data []byte, sequence uint64) (
 	m skald.Message, fault error,
 ) {

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// RemoveTopics deletes the streams of topics with these creation times, and leaves streams that were
-// created again since. Missing topics are no error. JetStream deletes the consumers of a stream with it.
+// RemoveTopics deletes the streams of topics, with their consumers. made maps names to creation times; a
+// stream with another creation time was recreated, and stays. Missing topics are no error.
 func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(made)) {
 		s, err := b.js.Stream(ctx, token(name))
@@ -29,7 +29,7 @@ func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error
 	return nil
 }
 
-// Used returns the topics that have had a message.
+// Used returns the topics that have or had a message.
 func (b *Broker) Used(ctx context.Context, topics ...string) (used []string, err error) {
 	for _, name := range topics {
 		switch s, err := b.js.Stream(ctx, token(name)); {
@@ -43,7 +43,7 @@ func (b *Broker) Used(ctx context.Context, topics ...string) (used []string, err
 	return used, nil
 }
 
-// GroupTopics returns the topics that a group has read.
+// GroupTopics returns the topics for which a group has a stored position.
 func (b *Broker) GroupTopics(ctx context.Context, group string) (topics []string, err error) {
 	rows, err := b.keys(ctx, partitionsOf(group))
 	if err != nil {
@@ -59,7 +59,7 @@ func (b *Broker) GroupTopics(ctx context.Context, group string) (topics []string
 	return topics, nil
 }
 
-// keys returns the keys of the bucket that match filter; none without a bucket.
+// keys returns the keys of the bucket that match filter. It returns none if there is no bucket.
 func (b *Broker) keys(ctx context.Context, filter string) (out []string, err error) {
 	kv, err := b.bucket(ctx)
 	if errors.Is(err, broker.ErrNoTopic) {
@@ -74,8 +74,8 @@ func (b *Broker) keys(ctx context.Context, filter string) (out []string, err err
 	return out, nil
 }
 
-// RemoveGroup deletes the rows of a group, after its last member has left or was silent for its session. It
-// waits for that until ctx ends. A missing group is no error.
+// RemoveGroup deletes the rows of a group. Before that, it waits until its members have left or are dead, or
+// until ctx ends. A missing group is no error.
 func (b *Broker) RemoveGroup(ctx context.Context, group string) error {
 	if !feed.OK(group) {
 		return fmt.Errorf("remove group %q: %w", group, errName)

@@ -14,25 +14,27 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
-// Shape is an existing stream as a topic. MakeTopics does not create it. Without Durable the stream is one
-// partition for each group, in its own order. With Durable the group's instances share the messages without
-// order.
+// Shape describes an existing stream that is used as a topic. MakeTopics does not create it. Without Durable,
+// the whole stream is one partition for each group. With Durable, the members of a group share its messages,
+// without order.
 type Shape struct {
 	// Stream is the name of the stream.
 	Stream string
-	// Subject is the subject of published messages, with {type} and {key} for those of the message:
-	// "orders.{type}". Default: the topic is only read.
+	// Subject is the subject of published messages. {type} and {key} are replaced by those of the message, as
+	// in "orders.{type}". If Subject is empty, messages cannot be published to the topic.
 	Subject string
-	// Filter has the subjects of the stream that a group without Durable reads. Default: all.
+	// Filter is the filter of subjects that a group without Durable reads. Default: all subjects of the
+	// stream.
 	Filter string
-	// Durable declares that a group is an existing pull consumer of the stream with the same name, which
-	// may have other clients. Each message goes to one of all instances, and is redelivered without an
-	// acknowledgement. A consumer that loses messages silently (by max_deliver, ack_policy,
-	// inactive_threshold …) is refused. Default false.
+	// Durable means that a group is an existing pull consumer of the stream, with the name of the group.
+	// Other clients may use the same consumer. NATS delivers each message to one client, and delivers it
+	// again if no acknowledgement arrives. The driver refuses a consumer that may lose messages without an
+	// error, for example by max_deliver, ack_policy or inactive_threshold. Default false.
 	Durable bool
 }
 
-// parseShapes parses "topic:stream[:subject],…" of a URL. With topic:stream* groups are durables.
+// parseShapes parses the option shapes of a URL: "topic:stream[:subject],…". A star after the stream sets
+// Durable.
 func parseShapes(list string) (map[string]Shape, error) {
 	out := map[string]Shape{}
 	for one := range strings.SplitSeq(list, ",") {
@@ -50,7 +52,7 @@ func parseShapes(list string) (map[string]Shape, error) {
 	return out, nil
 }
 
-// lookShaped reads an existing stream.
+// lookShaped returns the state of a topic that is an existing stream, or an error if the stream is unusable.
 func (w *wire) lookShaped(ctx context.Context, name string, shape Shape) (topic, error) {
 	s, err := w.js.Stream(ctx, shape.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrInvalidStreamName) {
@@ -62,7 +64,7 @@ func (w *wire) lookShaped(ctx context.Context, name string, shape Shape) (topic,
 	info := s.CachedInfo()
 	config := info.Config
 	if shape.Durable && config.Retention != jetstream.LimitsPolicy {
-		// its acknowledgements are the group's own
+		// With another retention an acknowledgement may remove messages, but only messages of this consumer.
 		config.Retention = jetstream.LimitsPolicy
 	}
 	if bad := ofStream(&config, w.retain); bad != "" {
@@ -73,8 +75,8 @@ func (w *wire) lookShaped(ctx context.Context, name string, shape Shape) (topic,
 		last: info.State.LastSeq, created: born(info), shape: &shape, typed: typeIn(shape.Subject)}, nil
 }
 
-// typeIn matches the subjects of a shape, with the type as its first group; nil if they have no type. A key
-// next to it is one token, and a type may have several.
+// typeIn returns an expression for the subjects of a shape, whose first group is the type. It returns nil if
+// subjects do not contain the type. A key is one token of the subject; a type may have several tokens.
 func typeIn(subject string) *regexp.Regexp {
 	if !strings.Contains(subject, "{type}") {
 		return nil
@@ -86,7 +88,7 @@ func typeIn(subject string) *regexp.Regexp {
 }
 
 // routed sets the missing type of a message from its subject. If Skald would publish the message to another
-// subject, the handler gets the original one in a header.
+// subject, routed adds broker.RouteHeader with the original subject.
 func (t *topic) routed(m *skald.Message, subject string) {
 	if t.shape == nil {
 		return
@@ -126,7 +128,7 @@ func (t *topic) target(partition int, typ string, key []byte) (string, error) {
 	return out, nil
 }
 
-// reads returns the filter for a partition of t.
+// reads returns the subjects that a reader of a partition of t must request. Nil means all subjects.
 func (t *topic) reads(partition int) []string {
 	switch {
 	case t.shape == nil:

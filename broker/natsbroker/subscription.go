@@ -15,15 +15,15 @@ import (
 
 var errFenced = errors.New("another process with this member name took over")
 
-// Subscription is one member of a group. The goroutine of run uses the bucket, and each owned partition has
+// Subscription is one member of a group. Only the goroutine of run uses the bucket. Each owned partition has
 // a goroutine that reads.
 type Subscription struct {
 	b     *Broker
 	ctx   context.Context // ends with the member
 	kill  context.CancelFunc
 	leave chan context.Context // asks run once to leave the group, until that context ends
-	again chan struct{}        // requests a new watch of the group
-	done  chan struct{}        // run has ended
+	again chan struct{}        // asks run to watch the bucket again
+	done  chan struct{}        // closed when run has ended
 
 	group   // used only by run
 	resumes func(ctx context.Context, partitions []broker.Partition) (broker.Resumed, error)
@@ -63,7 +63,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 		return b.subscribeDurable(ctx, g, topics)
 	default:
 		return nil, fmt.Errorf(
-			"subscribe as %q: some topics have durables and some have not: take a group for each kind",
+			"subscribe as %q: some topics have durables and some do not: use one group for each kind",
 			g.Name)
 	}
 	kv, err := b.bucket(ctx)
@@ -96,9 +96,10 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	return s, nil
 }
 
-// Ready returns a channel that has a value after new deliveries.
+// Ready returns a channel that receives a value after changes and new messages.
 func (s *Subscription) Ready() <-chan struct{} { return s.feed.Ready() }
 
+// lookAgain makes run watch the bucket again, because changes may be lost while there is no connection.
 func (s *Subscription) lookAgain() {
 	select {
 	case s.again <- struct{}{}:
@@ -106,12 +107,12 @@ func (s *Subscription) lookAgain() {
 	}
 }
 
-// Receive returns messages that were read.
+// Receive returns messages that have arrived.
 func (s *Subscription) Receive(_ context.Context, max int) (broker.Batch, error) {
 	return s.feed.Receive(max)
 }
 
-// Ack records acknowledgements; run stores them.
+// Ack records acknowledgements. run stores them later.
 func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +120,7 @@ func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	return err
 }
 
-// Alarm returns "", because NATS has no alarm.
+// Alarm returns "", because NATS does not report that it accepts no messages.
 func (*Subscription) Alarm() string { return "" }
 
 // Pause stops deliveries from partitions until Resume, or until they are lost.
@@ -128,7 +129,7 @@ func (s *Subscription) Pause(partitions ...string) { s.feed.Pause(partitions...)
 // Resume ends a pause.
 func (s *Subscription) Resume(partitions ...string) { s.feed.Resume(partitions...) }
 
-// Close stores acknowledgements, gives the partitions back and leaves the group.
+// Close stores acknowledgements, releases the partitions and leaves the group.
 func (s *Subscription) Close(ctx context.Context) error {
 	s.b.mu.Lock()
 	delete(s.b.subs, s)
@@ -136,11 +137,11 @@ func (s *Subscription) Close(ctx context.Context) error {
 	return s.end(ctx)
 }
 
-// end makes run leave the group, until ctx ends.
+// end makes run leave the group. When ctx ends, it ends run without waiting for NATS.
 func (s *Subscription) end(ctx context.Context) error {
 	select {
 	case s.leave <- ctx:
-	default: // it is leaving already
+	default: // run is leaving already
 	}
 	select {
 	case <-s.done:
@@ -164,11 +165,11 @@ func (s *Subscription) gain(partitions []*partition) {
 		}
 		ctx, cancel := context.WithCancel(s.ctx)
 		l.stop = cancel
-		go s.read(ctx, l, l.row.Position+1) // evaluated now, because the row may change
+		go s.read(ctx, l, l.row.Position+1) // an argument, because the row may change
 	}
 }
 
-// lose drops a partition and its buffered messages. It returns the finished position.
+// lose drops a partition and its buffered messages. It returns the acknowledged position.
 func (s *Subscription) lose(l *partition, clean bool) (acked uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +178,7 @@ func (s *Subscription) lose(l *partition, clean bool) (acked uint64) {
 	return uint64(l.Acked)
 }
 
-// die makes all further calls return why.
+// die drops all partitions. Later calls of Receive return why.
 func (s *Subscription) die(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +189,7 @@ func (s *Subscription) die(why error) {
 	s.feed.Clear()
 }
 
-// partition is an owned partition, from its claim to its loss.
+// partition is a partition that this member owns.
 type partition struct {
 	feed.Holding
 	feed.Buffer
@@ -200,13 +201,13 @@ type partition struct {
 	room  chan struct{} // signals room in the buffer
 
 	// The fields below are guarded by the subscription's lock.
-	missed broker.Missed // messages that were removed before its claim
+	missed broker.Missed // messages that were removed before the claim
 	read   uint64        // the next position to read
-	behind uint64        // the number of messages left behind the last one
-	stuck  uint64        // the value of read when the patrol found no progress
+	behind uint64        // the number of messages after the last one that was read
+	stuck  uint64        // the value of read at the last check by patrol, or 0
 }
 
-// Take removes messages from the buffer, and signals room.
+// Take removes messages from the buffer, and signals that there is room.
 func (l *partition) Take(out []broker.Delivery, n int) []broker.Delivery {
 	defer feed.Signal(l.room)
 	return l.Buffer.Take(out, n)

@@ -21,20 +21,20 @@ const (
 	defaultPartitions = 8
 	maxPartitions     = 1024
 
-	errUnclustered jetstream.ErrorCode = 10074 // several replicas with one server
-	errNoPeers     jetstream.ErrorCode = 10005
+	errUnclustered jetstream.ErrorCode = 10074 // more replicas than one, without a cluster
+	errNoPeers     jetstream.ErrorCode = 10005 // more replicas than servers
 )
 
 var errName = errors.New("a name has 1 to 249 characters of A-Z a-z 0-9 . _ -")
 
-// topic is a stream that was read.
+// topic is the state of a topic's stream when it was last read.
 type topic struct {
 	name, stream string
 	partitions   int
 	created      string
 	first, last  uint64
 	shape        *Shape         // nil for a stream of MakeTopics
-	typed        *regexp.Regexp // finds the type in a subject of the shape; nil without one
+	typed        *regexp.Regexp // finds the type in a subject of the shape; see typeIn
 }
 
 // Stream returns the name of a topic's stream.
@@ -42,7 +42,7 @@ func Stream(topic string) string { return token(topic) }
 
 func subject(stream string, partition int) string { return stream + "." + strconv.Itoa(partition) }
 
-// look reads a topic.
+// look returns the state of a topic, or an error if it does not exist or is unusable.
 func (w *wire) look(ctx context.Context, name string) (topic, error) {
 	if !feed.OK(name) {
 		return topic{}, fmt.Errorf("topic %q: %w: %w", name, errName, broker.ErrNoTopic)
@@ -76,7 +76,8 @@ func (w *wire) look(ctx context.Context, name string) (topic, error) {
 	return t, nil
 }
 
-// lookSoon reads a topic. The error wraps perkey.ErrSilent if its stream does not answer while NATS does.
+// lookSoon works like look. If the stream of the topic does not answer although NATS does, the error wraps
+// perkey.ErrSilent.
 func (w *wire) lookSoon(ctx context.Context, name string) (t topic, err error) {
 	err = w.soon(ctx, name, func(ctx context.Context) error {
 		t, err = w.look(ctx, name)
@@ -85,8 +86,8 @@ func (w *wire) lookSoon(ctx context.Context, name string) (t topic, err error) {
 	return t, err
 }
 
-// soon reads the stream of a topic, for half of the remaining time, and at most for patience. Without an
-// answer it reads the bucket; if NATS answers then, the error wraps perkey.ErrSilent.
+// soon calls ask for the stream of a topic. It waits for half of the remaining time, at most for patience.
+// Without an answer, it reads the bucket. If NATS answers that request, the error wraps perkey.ErrSilent.
 func (w *wire) soon(ctx context.Context, topic string, ask func(context.Context) error) error {
 	most := patience
 	if end, there := ctx.Deadline(); there {
@@ -106,7 +107,7 @@ func (w *wire) soon(ctx context.Context, topic string, ask func(context.Context)
 	return fmt.Errorf("topic %q: %w", topic, perkey.ErrSilent)
 }
 
-// answers returns true if NATS answers a request for the bucket, which concerns no topic.
+// answers returns true if NATS answers a request that depends on no topic.
 func (w *wire) answers(ctx context.Context) bool {
 	kv, err := bucketOpen(ctx, w.js, w.orUnavailable)
 	if err == nil {
@@ -115,10 +116,10 @@ func (w *wire) answers(ctx context.Context) bool {
 	return err == nil || !errors.Is(w.orUnavailable(err), broker.ErrUnavailable)
 }
 
-// born returns the creation time of a stream, which distinguishes it from another stream with its name.
+// born returns the creation time of a stream. It differs from that of an earlier stream with the same name.
 func born(info *jetstream.StreamInfo) string { return info.Created.UTC().Format(time.RFC3339Nano) }
 
-// MakeTopics creates missing topics, and the bucket of groups. With 0 partitions a topic gets 8.
+// MakeTopics creates missing topics, and the bucket for groups. If partitions is 0, a topic gets 8.
 func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...string) error {
 	n := or(partitions, defaultPartitions)
 	if n > maxPartitions {
@@ -140,13 +141,13 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 	return nil
 }
 
-// Topics returns the creation times of topics, which are their IDs.
+// Topics returns the IDs of topics, which are the creation times of their streams.
 func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
 	type found struct {
 		topic
 		err error
 	}
-	all := make([]found, len(names)) // in parallel, so that a silent stream does not delay the others
+	all := make([]found, len(names)) // read in parallel, so that a silent stream does not delay the others
 	var asking sync.WaitGroup
 	for i, name := range names {
 		asking.Go(func() { all[i].topic, all[i].err = b.lookSoon(ctx, name) })
@@ -183,8 +184,8 @@ func (b *Broker) makeTopic(ctx context.Context, partitions int, name string) err
 	return err
 }
 
-// unmade returns the reason why nothing was created. Too few servers for the replicas is a wrong setting,
-// not an outage.
+// unmade returns the error of a topic or bucket that was not created. If there are too few servers for the
+// replicas, the setting is wrong, so the error is not an outage.
 func (b *Broker) unmade(err error) error {
 	var answered *jetstream.APIError
 	if errors.As(err, &answered) && slices.Contains([]jetstream.ErrorCode{errUnclustered, errNoPeers},
@@ -195,7 +196,7 @@ func (b *Broker) unmade(err error) error {
 	return b.orUnavailable(err)
 }
 
-// CheckTopics returns missing streams, a missing bucket, and streams with a setting that loses messages.
+// CheckTopics returns a line for each stream that is missing or may lose messages, and for a missing bucket.
 func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []string, err error) {
 	_, err = b.Incarnation(ctx)
 	for i := range len(topics) + 1 {
@@ -212,12 +213,13 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 	return missing, nil
 }
 
-// bucket returns the bucket of groups.
+// bucket returns the bucket for groups.
 func (b *Broker) bucket(ctx context.Context) (jetstream.KeyValue, error) {
 	return bucketOpen(ctx, b.js, b.orUnavailable)
 }
 
-// Incarnation returns the random name of the bucket. If JetStream loses its files, it loses the name.
+// Incarnation returns the random ID that MakeTopics stored in the bucket. JetStream loses the ID if it loses
+// its data.
 func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 	kv, err := b.bucket(ctx)
 	if err != nil {

@@ -11,19 +11,20 @@ import (
 
 // ParseURL parses nats://[user:password@]host[:port][,host[:port]][?option=value&…]. It returns the servers
 // and the options for New; the caller may set more options. A token may replace user:password. Secrets may
-// also be in files or in the environment (getenv, mostly os.Getenv). Errors do not show them.
+// also be in files or in environment variables, which ParseURL reads with getenv (usually os.Getenv). Errors
+// do not contain secrets.
 //
-//	tls=on|off           speak TLS. Default: on if ca or cert is given, else as the server wants it
-//	ca=FILE              the authorities, PEM, that the servers' certificates are checked against. Default: the system's
-//	cert=FILE, key=FILE  the client's own certificate, PEM; read again for each connection
+//	tls=on|off           use TLS. Default: on if ca or cert is given, else if the server requires it
+//	ca=FILE              certificate authorities for the servers' certificates, PEM. Default: the system's
+//	cert=FILE, key=FILE  the client certificate and its key, PEM; read for each connection
 //	user=NAME            default: SKALD_NATS_USER
-//	password_file=FILE   one line; read again for each connection. Default: SKALD_NATS_PASSWORD
-//	creds=FILE           a credentials file (JWT and seed), instead of user and password; read again for each connection
-//	nkey=FILE            the seed of an nkey, instead of these
+//	password_file=FILE   one line; read for each connection. Default: SKALD_NATS_PASSWORD
+//	creds=FILE           a credentials file (JWT and seed), instead of user and password; read for each connection
+//	nkey=FILE            the seed of an nkey, instead of user, password and creds
 //	replicas=N           Options.Replicas
-//	retain=DURATION      Options.Retain, "168h"
-//	envelope=…           Options.Envelope: cloudevents, off, or places as in id:header:message-id,type:json:kind
-//	shapes=…             Options.Shapes: topic:stream[:subject],…; with a * behind the stream, groups are its durables
+//	retain=DURATION      Options.Retain, such as 168h
+//	envelope=…           Options.Envelope: cloudevents, off, or places such as id:header:message-id,type:json:kind
+//	shapes=…             Options.Shapes: topic:stream[:subject],…; a * after the stream sets Shape.Durable
 func ParseURL(s string, getenv func(string) string) (servers string, opts *Options, err error) {
 	kind := endpoint.Kind{Schemes: []string{"nats"}, Env: "SKALD_NATS",
 		Ports: map[string]string{"nats": "4222"}, Options: []string{
@@ -49,14 +50,14 @@ func checkServers(servers string) error {
 	return nil
 }
 
-// login reads the identity and the TLS settings.
+// login sets the connection options for the TLS settings and the user.
 func (o *Options) login(u *endpoint.URL) error {
 	with, err := options(u)
 	o.Client = append(o.Client, with...)
 	return err
 }
 
-// mapped reads the envelope.
+// mapped sets the envelope.
 func (o *Options) mapped(u *endpoint.URL) (err error) {
 	if o.Envelope, err = cloudevents.ParseEnvelope(u.Get("envelope")); err == nil {
 		_, err = codec(o.Envelope)
@@ -64,7 +65,7 @@ func (o *Options) mapped(u *endpoint.URL) (err error) {
 	return err
 }
 
-// streams reads the settings of streams that the broker creates.
+// streams sets the options for streams.
 func (o *Options) streams(u *endpoint.URL) (err error) {
 	if v := u.Get("replicas"); v != "" {
 		if o.Replicas, err = strconv.Atoi(v); err != nil || o.Replicas < 1 || o.Replicas > 5 {

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/broker/internal/cloudevents"
 )
 
-// wire is the connection, with its errors.
+// wire is the connection to NATS, with its last error.
 type wire struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
@@ -25,10 +25,10 @@ type wire struct {
 	heard chan struct{} // signals the result of a connection attempt
 
 	mu sync.Mutex
-	no error // why there is no connection, or the missing right; nil if unknown
+	no error // the reason why there is no connection, or the missing right; nil if unknown
 }
 
-// hear records why a connection failed; nil after a success.
+// hear records the result of an attempt to connect, or a missing right.
 func (w *wire) hear(err error) {
 	w.mu.Lock()
 	w.no = err
@@ -45,8 +45,8 @@ func (w *wire) said() error {
 	return w.no
 }
 
-// orUnavailable wraps an error in broker.ErrUnavailable if NATS cannot be reached or is not ready. A missing
-// right is no outage, because waiting does not cure it.
+// orUnavailable wraps err in broker.ErrUnavailable if NATS is unreachable or not ready. It returns other
+// errors unchanged, such as a missing right, because a retry does not cure them.
 func (w *wire) orUnavailable(err error) error {
 	var answered *jetstream.APIError
 	switch {
@@ -74,8 +74,8 @@ func (w *wire) orUnavailable(err error) error {
 	return fmt.Errorf("%w: %w", broker.ErrUnavailable, err)
 }
 
-// Capabilities returns the capabilities of this driver for its own streams. Shape documents those of
-// existing streams.
+// Capabilities returns the capabilities of this driver for topics of MakeTopics. Shape describes the
+// differences for existing streams.
 func Capabilities() broker.Capabilities {
 	return broker.Capabilities{Partition: "a subject of a stream", Position: "the stream's sequence",
 		Incarnation: "drawn with the bucket", LateGroup: "oldest message", Acks: "all up to it",

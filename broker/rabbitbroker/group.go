@@ -116,7 +116,7 @@ func (s *Subscription) returned(r amqp.Return) {
 func (s *Subscription) block(l *link, b amqp.Blocking) {
 	l.voice.mute = ""
 	if b.Active {
-		l.voice.mute = "RabbitMQ takes nothing, for it is short of resources: " + b.Reason
+		l.voice.mute = "RabbitMQ blocks publishers because it is short of resources: " + b.Reason
 	}
 	now := time.Now()
 	for name, p := range s.peers {

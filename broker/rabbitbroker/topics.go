@@ -39,7 +39,7 @@ var (
 	errName = errors.New(
 		"a name is 1 to 249 of A-Z a-z 0-9 . _ -, and that of a queue, group/topic/partition, at most 255")
 	errNoPartitions = errors.New("it has another message")
-	errMissing      = errors.New("it is missing, and must not be declared here")
+	errMissing      = errors.New("it is missing, and this client does not declare it")
 )
 
 // topic describes an exchange that exists.
@@ -103,7 +103,7 @@ func (b *Broker) look(ctx context.Context, conn *amqp.Connection, name string) (
 		f, err = fetch(ctx, conn, Record(name))
 		t.id, t.partitions = f.ID, f.Partitions
 		if notFound(err) || err == nil && (f.Partitions < 1 || f.Partitions > maxPartitions) {
-			err = fmt.Errorf("the queue %q does not say how many partitions it has, so MakeTopics did not make it (if it is a team's own: ByType, route=type): %w: %w", Record(name), ErrSettings, cmp.Or(err, errNoPartitions))
+			err = fmt.Errorf("the queue %q does not contain the number of partitions, so MakeTopics did not create the topic (for a topology of your own, set ByType or route=type): %w: %w", Record(name), ErrSettings, cmp.Or(err, errNoPartitions))
 		}
 	}
 	if err != nil {
@@ -144,7 +144,7 @@ func fetch(ctx context.Context, conn *amqp.Connection, record string) (f fact, e
 		select {
 		case <-ctx.Done():
 			if whole.Err() != nil {
-				return f, fmt.Errorf("the message of the queue %q is gone (has it expired, by a policy with message-ttl?), or somebody holds it: %w", record, whole.Err())
+				return f, fmt.Errorf("the message of the queue %q is missing (did a policy with message-ttl remove it?), or another reader has it: %w", record, whole.Err())
 			}
 		case <-time.After(backoff.After(1, 5*time.Millisecond, 20*time.Millisecond)):
 		}
