@@ -12,29 +12,30 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Progress is the answer to a customer. It has no error text, no step and no command of an operator.
+// Progress is the answer to a customer. It contains no error text, no step and no command for operators.
 type Progress struct {
 	Key     string    `json:"key"`
-	State   string    `json:"state"` // by CustomerOptions.State
+	State   string    `json:"state"` // the result of CustomerOptions.State
 	Started time.Time `json:"started_at"`
 	Changed time.Time `json:"changed_at"`
 }
 
-// CustomerOptions configures Customer. The zero value works.
+// CustomerOptions has the options of Customer. The zero value works.
 type CustomerOptions struct {
-	// Name is the flow or definition that the answer describes. Default: the saga of the key that started
+	// Name is the flow or definition of the saga in the answer. Default: the saga of the key that started
 	// last.
 	Name string
-	// State maps a saga to a word of the team. An empty word selects the default, CustomerState.
+	// State returns the word for the state of a saga that customers see. If it returns "", or if State is
+	// nil, the answer has the result of CustomerState.
 	State func(*operate.SagaProgress) string
-	// Deadline bounds an answer. Default 2 s.
+	// Deadline limits the time of an answer. Default 2 s.
 	Deadline time.Duration
 	// Logger receives the errors of the database, which customers do not see. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// CustomerState maps a saga to in_progress, completed, cancelling or cancelled. A saga that is stuck, paused
-// or overdue is in progress for a customer.
+// CustomerState returns in_progress, completed, cancelling or cancelled. A saga that is stuck, paused or
+// overdue is in progress for a customer.
 func CustomerState(s *operate.SagaProgress) string {
 	switch s.State {
 	case "done":
@@ -47,13 +48,13 @@ func CustomerState(s *operate.SagaProgress) string {
 	return "in_progress"
 }
 
-// Customer returns a handler that answers customers with a Progress in JSON. It fits any route:
+// Customer returns a handler that answers customers with a Progress in JSON. You can mount it at any route:
 //
 //	mux.Handle("GET /subscriptions/{id}/status", status.Customer(db, keyOf, nil))
 //
-// The function key returns the key that the request asks for, such as r.PathValue("id"). It also checks
-// access: if the caller may not ask, it returns "". The handler answers 404 for "" and for an unknown key.
-// It answers 503 with Retry-After if the database does not answer. It needs the rights of a reader.
+// The function key returns the key of a request, for example r.PathValue("id"). It must also check access,
+// and return "" if the caller may not see the saga. The handler answers 404 for "" and for an unknown key. It
+// answers 503 with Retry-After if the database does not answer. It needs the database rights of a reader.
 func Customer(db store.Lister, key func(*http.Request) string, o *CustomerOptions) http.Handler {
 	h := &customer{db: db, key: key}
 	if o != nil {
@@ -89,7 +90,7 @@ func (h *customer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s, err := h.saga(ctx, key)
 	switch {
-	case r.Context().Err() != nil: // the client is gone
+	case r.Context().Err() != nil: // the client has disconnected
 		return
 	case err != nil:
 		h.o.Logger.WarnContext(ctx, "status: a customer got no answer", "key", key, "error", err)
@@ -109,11 +110,11 @@ func (h *customer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	head.Set("Content-Type", "application/json")
 	head.Set("X-Content-Type-Options", "nosniff")
-	// a failure here means that the client is gone
+	// an error means that the client has disconnected
 	_ = json.NewEncoder(w).Encode(Progress{Key: key, State: state, Started: s.Started, Changed: s.Changed})
 }
 
-// saga returns the saga to describe, or nil if there is none.
+// saga returns the saga for the answer, or nil if there is none.
 func (h *customer) saga(ctx context.Context, key string) (last *operate.SagaProgress, err error) {
 	list, err := operate.ReadSagaProgress(ctx, h.db, key, "")
 	if err != nil {

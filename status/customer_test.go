@@ -23,7 +23,8 @@ func customers(db store.Lister, o status.CustomerOptions) http.Handler {
 	return mux
 }
 
-// A customer reads a state of the team, and nothing for operators: the message of this saga is dead.
+// TestCustomer checks that a customer gets the team's word for the state, and nothing for operators. The
+// message of this saga is a dead letter.
 func TestCustomer(t *testing.T) {
 	db := tracked(t)
 	keep(t, db, "m-1", "o-1", &store.Death{At: time.Now(), Kind: "attempts", BlocksKey: true}, false)
@@ -85,7 +86,7 @@ func withKey(r *http.Request) *http.Request {
 	return r
 }
 
-// The operators' handler answers at a route of any shape that has {key}.
+// TestHandlerAtAnyRoute checks that the operators' handler answers at any route that has {key}.
 func TestHandlerAtAnyRoute(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /subscriptions/{key}/status", handler(t, tracked(t), status.Options{}))

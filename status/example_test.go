@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// The handler answers for each business key. The saga of this order has not begun: no engine runs.
+// The handler answers for each business key. The saga of this order has not begun, because no engine runs.
 func ExampleHandler() {
 	db := memstore.New(nil)
 	ship := saga.Exec("ship", func(context.Context, *memstore.Tx, saga.Run[string]) error { return nil }, nil,
@@ -45,7 +45,7 @@ func ExampleHandler() {
 	// 404 false
 }
 
-// A customer reads a word of the team at the team's own route.
+// A customer gets the team's word for a state, at the team's own route.
 func ExampleCustomer() {
 	db := memstore.New(nil)
 	ship := saga.Exec("ship", func(context.Context, *memstore.Tx, saga.Run[string]) error { return nil }, nil,

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Word describes the state of a saga in a few words: "running, overdue".
+// Word returns the state of a saga in a few words, such as "running, overdue".
 func (s *Saga) Word() string {
 	word := s.State
 	for _, more := range []struct {
@@ -25,8 +25,8 @@ func (s *Saga) Word() string {
 	return word
 }
 
-// Again describes the state of the step in s.Retrying: "is retrying, attempt 4, failing since T, next in
-// 5s".
+// Again returns a text about the step in s.Retrying, such as "is retrying, attempt 4, failing since T, next
+// in 5s". It returns "" if no step is retrying.
 func (s *Saga) Again(now time.Time) string {
 	r := s.Retrying
 	if r == nil {
@@ -34,7 +34,7 @@ func (s *Saga) Again(now time.Time) string {
 	}
 	text := fmt.Sprintf("is retrying, attempt %d", r.Attempt)
 	switch {
-	case s.Stuck && r.Attempt == 1: // it ended its process
+	case s.Stuck && r.Attempt == 1: // the step crashed its process
 		text = "is stuck"
 	case s.Stuck:
 		text = fmt.Sprintf("is stuck after it failed %s", times(r.Attempt-1))
@@ -52,7 +52,7 @@ func (s *Saga) Again(now time.Time) string {
 	return text
 }
 
-// Explain describes a at now in sentences, for people who know the order but not Skald.
+// Explain returns sentences about the answer a at the time now. Its readers know the order but not Skald.
 func Explain(a *Answer, now time.Time) (lines []string) {
 	for i := range a.Sagas {
 		lines = append(lines, a.Sagas[i].explain(now)...)
@@ -117,8 +117,8 @@ func (s *Saga) explain(now time.Time) (lines []string) {
 	return lines
 }
 
-// turned describes why a choreographed saga turned back, as far as its steps show it, and the state of its
-// effects.
+// turned returns a text about the failure of a saga and the state of its effects. For a choreographed saga,
+// this text depends on the steps that were reported.
 func (s *Saga) turned(undone string) string {
 	has := func(outcome string) bool {
 		return slices.ContainsFunc(s.Steps,
@@ -126,7 +126,7 @@ func (s *Saga) turned(undone string) string {
 	}
 	switch {
 	case s.Style != operate.Choreographed:
-	case !has(operate.StepFailed): // an operator requested it, or the failure event has not arrived yet
+	case !has(operate.StepFailed): // an operator requested the undo, or the failure event has not arrived yet
 		return "turned back, and its work " + undone
 	case !has(operate.StepUndone) && !has(operate.StepUndoing) && len(s.Undo) == 0:
 		return "failed, and nothing has to be undone"
@@ -134,7 +134,7 @@ func (s *Saga) turned(undone string) string {
 	return "failed, and its work " + undone
 }
 
-// troubles describes why s does not continue, and the remedies.
+// troubles returns sentences about the reasons for which s does not continue, with the remedies.
 func (s *Saga) troubles(now time.Time) (lines []string) {
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	if s.Overdue && s.Style == operate.Choreographed {
@@ -167,7 +167,7 @@ func (s *Saga) troubles(now time.Time) (lines []string) {
 	return lines
 }
 
-// command returns the nth command that unblocks s. A service of another build may return no commands.
+// command returns the nth command that unblocks s. A service with another build may return no commands.
 func (s *Saga) command(n int) string {
 	if n < 0 || n >= len(s.Commands) {
 		return "skald saga explain, at its service"
@@ -231,7 +231,7 @@ func (h *Held) explain() string {
 	return text + " After the cause is removed: " + h.Command
 }
 
-// Doubt returns the reason why a message is in quarantine.
+// Doubt returns the reason for which a message is in quarantine.
 func (h *Held) Doubt() string {
 	if h.Kind == store.Conflict.String() {
 		return "another message with its id and another payload was handled before"

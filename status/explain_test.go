@@ -9,7 +9,8 @@ import (
 	"github.com/skald-go/skald/status"
 )
 
-// What is said of a saga that turned back is what its steps tell, and no more.
+// TestExplainTurnedBack checks that the text about a saga that turned back contains only facts from its
+// steps.
 func TestExplainTurnedBack(t *testing.T) {
 	step := func(outcome string) operate.StepProgress {
 		return operate.StepProgress{Name: outcome, Outcome: outcome}
@@ -31,7 +32,8 @@ func TestExplainTurnedBack(t *testing.T) {
 	}
 }
 
-// A rejection that holds its key is told as an answer that stands, not as what somebody gave up.
+// TestExplainRejectionThatHolds checks that a rejection that blocks its key is explained as a final answer,
+// and not as a message that Skald gave up.
 func TestExplainRejectionThatHolds(t *testing.T) {
 	h := operate.BlockingMessage{Consumer: "stock", State: "dead", Kind: "rejected", Type: "order.placed", ID: "m-1",
 		LastError: "sold out.", Command: "skald dead drop m-1"}

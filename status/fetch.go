@@ -12,8 +12,8 @@ import (
 	"slices"
 )
 
-// fetch reads the sagas of the key from another service, and the messages that block them there. With many
-// keys it sends several requests. It leaves out keys that are longer than Skald allows.
+// fetch reads from another service the sagas of the key, and the messages that block them there. If there are
+// many keys, it sends several requests. It omits keys that are longer than Skald allows.
 func (h *handler) fetch(ctx context.Context, at *url.URL, key string, keys [][]byte) (all part, err error) {
 	keys = slices.DeleteFunc(slices.Clone(keys), func(k []byte) bool { return len(k) > maxKey })
 	for some := range slices.Chunk(keys, maxKeys) {
@@ -26,7 +26,7 @@ func (h *handler) fetch(ctx context.Context, at *url.URL, key string, keys [][]b
 	return all, nil
 }
 
-// fetchPart sends one request. Any other response than a valid answer is an error.
+// fetchPart sends one request. It returns an error for each response except a valid answer.
 func (h *handler) fetchPart(ctx context.Context, at *url.URL, key string, keys [][]byte) (p part, err error) {
 	to := at.JoinPath(url.PathEscape(key), "held")
 	ask := url.Values{}

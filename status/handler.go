@@ -22,32 +22,33 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Options configures a Handler. The zero value works.
+// Options has the options of a Handler. The zero value works.
 type Options struct {
 	// Service is the name of this service in answers. Default "this service".
 	Service string
-	// Services has the URLs under which the Handlers of other services are mounted, by name. The handler
-	// queries them, too. Default: none.
+	// Services has the URLs at which the Handlers of other services are mounted, by name. The handler also
+	// queries these. Default: none.
 	Services map[string]string
-	// Databases has databases of other services that this process opened, by name. The handler reads them
+	// Databases has databases of other services that this process can open, by name. The handler reads them
 	// without HTTP. Default: none.
 	Databases map[string]Database
-	// Deadline limits an answer. This service's database gets half of it; then the others are queried in
-	// parallel. Default 2 s.
+	// Deadline limits the time of an answer. The handler first reads this service's database, for at most
+	// half of that time. Then it queries the others in parallel. Default 2 s.
 	Deadline time.Duration
 	// Client sends the requests to other services. It must add the credentials that their Auth requires.
-	// Default: a new client without credentials.
+	// Default: a client without credentials.
 	Client *http.Client
-	// Auth authenticates requests, or answers them itself. Nil accepts requests from this machine, unless a
-	// proxy marked them as forwarded. Behind a proxy set Auth, because some proxies mark nothing.
+	// Auth wraps the handler to authenticate requests. If Auth is nil, the handler accepts only requests from
+	// this machine that no proxy has marked as forwarded. Set Auth behind a proxy, because some proxies do
+	// not mark requests.
 	Auth func(http.Handler) http.Handler
-	// Store is the flag that selects this service's database in printed commands: "--store @orders.url". It
-	// must not have a password. Default: none, for shells with SKALD_STORE.
+	// Store is the flag that selects this service's database in printed commands, such as "--store
+	// @orders.url". It must not contain a password. Default: none, for shells with SKALD_STORE.
 	Store string
-	// TraceURL is the address of a trace, with {trace} in the place of its ID:
+	// TraceURL is the URL of a trace, with {trace} in the place of its ID, such as
 	// "https://traces.example/{trace}". Default: the answer has only the ID.
 	TraceURL string
-	Logger   *slog.Logger // receives the errors of services that did not answer. Default slog.Default()
+	Logger   *slog.Logger // receives the errors of services that did not respond. Default slog.Default()
 }
 
 // Database is the database of another service.
@@ -56,7 +57,7 @@ type Database struct {
 	Store string // as Options.Store
 }
 
-// handler serves the answers for one database.
+// handler answers requests from one database and other services.
 type handler struct {
 	db     store.Lister
 	o      Options
@@ -73,13 +74,13 @@ const (
 // Handler returns a handler for db and the services of o. Mount it under a prefix with http.StripPrefix:
 //
 //	GET /{key}       the state of the sagas of the key: JSON, or a page if the client accepts HTML
-//	GET /{key}/held  a short answer of this service alone, for the Handlers of other services
+//	GET /{key}/held  a short answer from this service only, for the Handlers of other services
 //
-// You can also mount it at a route with {key}: "GET /subscriptions/{key}/status" answers as GET /{key}.
-// Other services need the prefix. The answer is for operators; Customer is for customers.
+// You can also mount it at a route with {key}: "GET /subscriptions/{key}/status" then answers like GET
+// /{key}. Other services need the prefix. The answer is for operators. For customers use Customer.
 //
-// The status is 200 if the key is known, and 404 if no service has anything about it. It is 503 if nothing
-// was found and a service did not answer. Handler needs the rights of a reader.
+// The status is 200 if the key is known, and 404 if no service knows it. The status is 503 if nothing was
+// found and a service did not respond. The handler needs the database rights of a reader.
 func Handler(db store.Lister, o *Options) (http.Handler, error) {
 	h := &handler{db: db, others: map[string]*url.URL{}}
 	if o != nil {
@@ -123,17 +124,18 @@ func Handler(db store.Lister, o *Options) (http.Handler, error) {
 	return h.o.Auth(http.HandlerFunc(h.route)), nil
 }
 
-// route answers at the caller's own route with {key}, such as /subscriptions/{key}/status, or under a prefix.
+// route answers requests at the caller's own route with {key}, such as /subscriptions/{key}/status, and
+// requests under a prefix.
 func (h *handler) route(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.PathValue("key") == "":
 		h.mux.ServeHTTP(w, r)
-	case reads(w, r): // the caller's route may accept each method
+	case reads(w, r): // the caller's route may accept other methods, too
 		h.answer(w, r)
 	}
 }
 
-// reads reports whether r is a GET or a HEAD. For another method it answers 405.
+// reads reports whether r is a GET or a HEAD. For other methods it answers 405.
 func reads(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return true
@@ -143,7 +145,7 @@ func reads(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// loopback accepts requests from this machine.
+// loopback accepts only requests from this machine.
 func loopback(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !endpoint.FromThisMachine(r) {
@@ -158,8 +160,8 @@ func loopback(next http.Handler) http.Handler {
 
 const keyIs = "a key is text in UTF-8 without NUL, of at most 1024 bytes, and is not . or ..: for another key run skald status KEY"
 
-// textual returns true if a tracker and a URL can have this key. JSON would replace bytes that are not
-// UTF-8, and dots lead to another path.
+// textual reports whether a tracker and a URL can contain this key. JSON would replace bytes that are not
+// UTF-8, and dots would change the path.
 func textual(key string) bool {
 	dots := key == "." || key == ".."
 	return len(key) <= maxKey && !dots && utf8.ValidString(key) && !strings.ContainsRune(key, 0)
@@ -194,10 +196,10 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request) {
 	head.Set("Content-Security-Policy",
 		"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
 	w.WriteHeader(code)
-	_, _ = w.Write(pageOf(&a, time.Now())) // an error means that the client is gone
+	_, _ = w.Write(pageOf(&a, time.Now())) // an error means that the client has disconnected
 }
 
-// acceptsHTML returns true if the client accepts HTML explicitly, as browsers do.
+// acceptsHTML reports whether the client names HTML in Accept, as browsers do.
 func acceptsHTML(h http.Header) bool {
 	for _, one := range strings.Split(strings.Join(h.Values("Accept"), ","), ",") {
 		kind, params, err := mime.ParseMediaType(one)
@@ -212,14 +214,15 @@ func acceptsHTML(h http.Header) bool {
 func (*handler) json(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // an error means that the client is gone
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client has disconnected
 }
 
-// ask reads this database. Then it queries all others in parallel, with the keys of the saga's messages.
+// ask reads this service's database. Then it queries all others in parallel, with the keys of the saga's
+// messages.
 func (h *handler) ask(ctx context.Context, key string) Answer {
 	const broken = "its database gave no answer"
 	a := empty(key)
-	// leave time for the others if this database hangs
+	// Limit the time, so that the others can be queried if this database hangs.
 	own, enough := context.WithTimeout(ctx, h.o.Deadline/2)
 	sagas, err := operate.ReadSagaProgress(own, h.db, key, h.o.Store)
 	if err != nil {

@@ -24,7 +24,7 @@ type schemaOf struct {
 	Items      *schemaOf           `json:"items"`
 }
 
-// openapi.json has the names that the answers have, and no others.
+// TestOpenAPI checks that openapi.json has exactly the field names of the answers.
 func TestOpenAPI(t *testing.T) {
 	text, err := os.ReadFile("openapi.json")
 	if err != nil {
@@ -64,7 +64,7 @@ func TestOpenAPI(t *testing.T) {
 		t.Errorf("states %v", states)
 	}
 
-	// An answer of the handler holds to it.
+	// An answer of the handler has the declared fields.
 	db := tracked(t)
 	keep(t, db, "m-7", "o-1", nil, false)
 	h := handler(t, db, status.Options{Services: map[string]string{"away": "http://127.0.0.1:1/"}})
@@ -79,7 +79,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// fields are the names of a type in JSON, and those that it always has.
+// fields returns the names of a type's fields in JSON, and those of the fields that are always present.
 func fields(of reflect.Type) (names, always []string) {
 	for f := range of.Fields() {
 		name, rest, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -100,7 +100,7 @@ func fields(of reflect.Type) (names, always []string) {
 	return names, always
 }
 
-// against says where v breaks a schema.
+// against returns the differences between v and a schema.
 func against(all map[string]schemaOf, s schemaOf, v any, at string) (wrong []string) {
 	if name, is := strings.CutPrefix(s.Ref, "#/components/schemas/"); is {
 		s = all[name]

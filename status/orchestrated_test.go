@@ -20,7 +20,7 @@ import (
 
 const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 
-// An office runs orchestrated sagas, step by step. Steps whose names are in broken fail.
+// office runs orchestrated sagas, step by step. Steps whose names are in broken fail.
 type office struct {
 	t      *testing.T
 	db     *memstore.Store
@@ -90,8 +90,8 @@ func (o *office) approve() {
 	o.change(operate.SagaChange{Verb: operate.SignalSaga, Signal: "approved", Data: []byte("true")})
 }
 
-// stands is the saga, and what is said of it in short: outcomes of steps, then lists.
-func (o *office) stands() (status.Saga, string) {
+// progress returns the saga and a short text: the outcomes of its steps, and then lists.
+func (o *office) progress() (status.Saga, string) {
 	o.t.Helper()
 	a, err := status.Ask(o.t.Context(), o.db, "o-1", "--store @o.url")
 	if err != nil || len(a.Sagas) != 1 {
@@ -112,15 +112,15 @@ func (o *office) stands() (status.Saga, string) {
 
 func (o *office) must(want string) status.Saga {
 	o.t.Helper()
-	s, got := o.stands()
+	s, got := o.progress()
 	if got != want {
-		o.t.Errorf("it stands\n%s\nwant\n%s", got, want)
+		o.t.Errorf("the progress is\n%s\nwant\n%s", got, want)
 	}
 	return s
 }
 
-// says wants parts in what Explain says.
-func (o *office) says(parts ...string) {
+// explains checks that the text of Explain contains parts.
+func (o *office) explains(parts ...string) {
 	o.t.Helper()
 	a, err := status.Ask(o.t.Context(), o.db, "o-1", "--store @o.url")
 	if err != nil {
@@ -129,12 +129,13 @@ func (o *office) says(parts ...string) {
 	text := strings.Join(status.Explain(&a, time.Now()), "\n")
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
-			o.t.Errorf("it is not said that %q:\n%s", part, text)
+			o.t.Errorf("the explanation lacks %q:\n%s", part, text)
 		}
 	}
 }
 
-// An orchestrated saga is in the same answer: what it waits for, retries, would undo, and what frees it.
+// TestOrchestrated checks that the answer has an orchestrated saga: its waits, its retries, the steps that it
+// would undo, and the commands that unblock it.
 func TestOrchestrated(t *testing.T) {
 	o := newOffice(t)
 	s := o.must(
@@ -147,7 +148,7 @@ func TestOrchestrated(t *testing.T) {
 		len(s.Commands) > 0 {
 		t.Errorf("it is %+v", s)
 	}
-	o.says("order o-1 has been running since", "approve waits for the signal approved, since",
+	o.explains("order o-1 has been running since", "approve waits for the signal approved, since",
 		"for at most 24h0m0s from now", "Still to come: approve, charge, ship, thank",
 		"If it fails, this is undone: hold.")
 
@@ -158,7 +159,7 @@ func TestOrchestrated(t *testing.T) {
 		!strings.Contains(r.Error, "no route") {
 		t.Errorf("it retries %+v", r)
 	}
-	o.says("charge is retrying, attempt 2, failing since", ", next in 1h", "no route to the bank")
+	o.explains("charge is retrying, attempt 2, failing since", ", next in 1h", "no route to the bank")
 
 	delete(o.broken, "charge")
 	o.broken["thank"] = skald.Permanent(errors.New("no van"))
@@ -169,7 +170,7 @@ func TestOrchestrated(t *testing.T) {
 		!s.Steps[5].Stuck || !strings.Contains(s.Steps[5].Error, "no van") {
 		t.Errorf("it is freed by %q: %+v", s.Commands, s.Steps[5])
 	}
-	o.says("thank is stuck after it failed once, failing since",
+	o.explains("thank is stuck after it failed once, failing since",
 		"remove the cause, and then run: skald saga retry",
 		"This is never undone: ship, charge, hold.")
 
@@ -186,10 +187,11 @@ func TestOrchestrated(t *testing.T) {
 	if s.Ended == nil || s.Retrying != nil || len(s.Waiting)+len(s.Commands) > 0 {
 		t.Errorf("done, it is %+v", s)
 	}
-	o.says("order o-1 is done")
+	o.explains("order o-1 is done")
 }
 
-// A saga turns back: what is undone, what is still to be, and an undo that does not go.
+// TestOrchestratedBack checks the answer for a saga that turns back: the steps that are undone, the steps
+// that are still to be undone, and an undo that fails.
 func TestOrchestratedBack(t *testing.T) {
 	o := newOffice(t)
 	o.broken["ship"] = skald.Permanent(errors.New("no van"))
@@ -200,7 +202,7 @@ func TestOrchestratedBack(t *testing.T) {
 		s.Retrying.Step != "hold" || len(s.Commands) != 1 {
 		t.Errorf("it is %+v", s)
 	}
-	o.says("order o-1 failed, and its work is being undone.", "It turned back because",
+	o.explains("order o-1 failed, and its work is being undone.", "It turned back because",
 		"Done and then undone: charge.", "Being undone now: hold.")
 	delete(o.broken, "undo hold")
 	o.change(operate.SagaChange{Verb: operate.RetrySaga})
@@ -208,7 +210,8 @@ func TestOrchestratedBack(t *testing.T) {
 		"compensated hold:undone look:done approve:done charge:undone ship:failed remains[] undo[] stays[]")
 }
 
-// Sagas of the engine of another service are in the answer, under its name, and each trace is a link.
+// TestOrchestratedElsewhere checks that the answer has the sagas of another service's engine under its name,
+// and a link to each trace.
 func TestOrchestratedElsewhere(t *testing.T) {
 	o := newOffice(t)
 	o.broken["charge"] = errors.New("no <route>")
@@ -246,7 +249,8 @@ func TestOrchestratedElsewhere(t *testing.T) {
 	}
 }
 
-// A stuck or paused saga of another service whose build names no commands is explained all the same.
+// TestExplainWithoutCommands explains a stuck and a paused saga of another service whose build returns no
+// commands.
 func TestExplainWithoutCommands(t *testing.T) {
 	s := status.Saga{Service: "payment"}
 	s.Name, s.Key, s.State, s.Stuck, s.Paused = "order", "o-1", "running", true, true
@@ -256,8 +260,8 @@ func TestExplainWithoutCommands(t *testing.T) {
 	}
 }
 
-// When the time of an orchestrated saga is up is said with what comes of it, also once it has passed after
-// the pivot.
+// TestDeadlineOfAnOrchestratedSaga checks the text about the deadline of a saga and its consequence, also if
+// it has passed after the pivot.
 func TestDeadlineOfAnOrchestratedSaga(t *testing.T) {
 	now := time.Now()
 	o := &office{t: t, db: memstore.New(&memstore.Options{Now: func() time.Time { return now }})}

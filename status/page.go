@@ -15,10 +15,11 @@ import (
 //go:embed page.html
 var head string
 
-// page is written by hand, because html/template would enlarge every program with a Handler by megabytes.
+// page is an HTML page. It does not use html/template, which would enlarge each program with a Handler by
+// megabytes.
 type page struct{ bytes.Buffer }
 
-// put writes markup, with its arguments escaped.
+// put writes markup with escaped arguments.
 func (p *page) put(markup string, args ...any) {
 	for i, a := range args {
 		args[i] = html.EscapeString(fmt.Sprint(a))
@@ -26,7 +27,7 @@ func (p *page) put(markup string, args ...any) {
 	fmt.Fprintf(p, markup, args...)
 }
 
-// either writes names, with a word between them.
+// either writes names, with the text between as separator.
 func (p *page) either(before string, names []string, between, after string) {
 	p.put("%s", before)
 	for i, n := range names {
@@ -40,7 +41,7 @@ func (p *page) either(before string, names []string, between, after string) {
 
 func moment(at time.Time) string { return at.Format("2006-01-02 15:04:05 MST") }
 
-// pageOf returns the HTML page for a at now.
+// pageOf returns the HTML page for the answer a at the time now.
 func pageOf(a *Answer, now time.Time) []byte {
 	p := &page{}
 	p.WriteString(head)
@@ -141,7 +142,7 @@ func (p *page) steps(s *Saga) {
 	p.put("</table>\n")
 }
 
-// outcome describes the state of a step in a line.
+// outcome returns the state of a step in one line.
 func outcome(s *operate.StepProgress) string {
 	text := s.Outcome
 	if s.Stuck {

@@ -1,7 +1,9 @@
-// Package status answers "where is order 123?". It returns the state of the sagas of a key, choreographed
-// and orchestrated, the messages that block them, and the commands that unblock them.
+// Package status answers the question "where is order 123?". An answer has the state of the sagas of a key,
+// choreographed and orchestrated. It also has the messages that block them, and the commands that unblock
+// them.
 //
-// It reads one database, or queries several services over HTTP. It names each service that did not answer.
+// The package reads one database, or also queries other services over HTTP. The answer names each service
+// that did not respond.
 package status
 
 import (
@@ -16,12 +18,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Answer has the state of the sagas of a key. Its names in JSON are stable.
+// Answer has the state of the sagas of a key. Its field names in JSON are stable.
 type Answer struct {
 	Key   string `json:"key"`
 	Sagas []Saga `json:"sagas"`
 	Held  []Held `json:"held"`
-	// Silent has the services that did not answer. They may have messages that block the saga.
+	// Silent has the services that did not respond. They may have messages that block the saga.
 	Silent []Silent `json:"silent"`
 }
 
@@ -29,7 +31,7 @@ type Answer struct {
 type Saga struct {
 	Service string `json:"service,omitempty"`
 	operate.SagaProgress
-	TraceURL string `json:"trace_url,omitempty"` // of its trace: see Options.TraceURL
+	TraceURL string `json:"trace_url,omitempty"` // URL of the saga's trace; see Options.TraceURL
 }
 
 // Held is a message that blocks the saga at a service.
@@ -38,14 +40,14 @@ type Held struct {
 	operate.BlockingMessage
 }
 
-// Silent is a service that did not answer, and the reason.
+// Silent is a service that did not respond, and the reason.
 type Silent struct {
 	Service string `json:"service"`
 	Why     string `json:"why"`
 }
 
-// Ask reads one database. At is the flag that selects the database: see operate.BlockingMessages. An unknown
-// key is no error: see Answer.Known.
+// Ask returns the answer from one database. At is the flag that selects the database in commands: see
+// operate.BlockingMessages. For an unknown key Ask returns no error: see Answer.Known.
 func Ask(ctx context.Context, db store.Lister, key, at string) (Answer, error) {
 	a := empty(key)
 	sagas, err := operate.ReadSagaProgress(ctx, db, key, at)
@@ -58,7 +60,7 @@ func Ask(ctx context.Context, db store.Lister, key, at string) (Answer, error) {
 	return a, err
 }
 
-// Known returns true if there is anything about the key.
+// Known reports whether the answer has a saga or a message.
 func (a *Answer) Known() bool { return len(a.Sagas)+len(a.Held) > 0 }
 
 func (a *Answer) hold(service string, held []operate.BlockingMessage) {
@@ -73,7 +75,7 @@ func (a *Answer) stand(service string, sagas []operate.SagaProgress) {
 	}
 }
 
-// Link sets the URL of each saga's trace from a template such as "https://traces.example/{trace}".
+// Link sets the URL of each saga's trace from a template, such as "https://traces.example/{trace}".
 func (a *Answer) Link(template string) {
 	for i := range a.Sagas {
 		if s := &a.Sagas[i]; s.Trace != "" && template != "" {
@@ -96,7 +98,7 @@ func empty(key string) Answer {
 	return Answer{Key: key, Sagas: []Saga{}, Held: []Held{}, Silent: []Silent{}}
 }
 
-// keysOf returns the keys of the messages of sagas, including the key of the sagas itself.
+// keysOf returns the keys of the messages of sagas, and the key of the sagas themselves.
 func keysOf(key string, sagas []operate.SagaProgress) [][]byte {
 	keys := [][]byte{[]byte(key)}
 	for i := range sagas {

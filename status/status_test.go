@@ -23,7 +23,7 @@ import (
 
 func event(name string) skald.Event[string] { return skald.Event[string]{Topic: "orders", Type: name} }
 
-// tracked is a database in which a saga stands that waits for a payment.
+// tracked returns a database with a saga that waits for a payment.
 func tracked(t *testing.T) *memstore.Store {
 	t.Helper()
 	f, err := flow.New("order", flow.From(event("order.placed")), flow.Then(event("order.placed"),
@@ -47,7 +47,8 @@ func tracked(t *testing.T) *memstore.Store {
 	return db
 }
 
-// keep parks a message of a key, or makes it a dead letter, or puts it into quarantine.
+// keep parks a message of a key. If death is set, it makes the message a dead letter. If apart is true, it
+// puts the message into quarantine.
 func keep(t *testing.T, db *memstore.Store, id, key string, death *store.Death, apart bool) {
 	t.Helper()
 	m := skald.Message{ID: id, Source: "/shop", Topic: "orders", Type: "order.placed", Key: []byte(key)}
@@ -95,7 +96,7 @@ func answer(t *testing.T, h http.Handler, key string) (code int, a status.Answer
 	return code, a
 }
 
-// A saga stands at one service, and a message of it at another holds it up.
+// TestAcrossServices checks the answer if the saga is at one service and a message that blocks it at another.
 func TestAcrossServices(t *testing.T) {
 	orders, payment, stock := tracked(t), memstore.New(nil), memstore.New(nil)
 	keep(t, payment, "m-1", "k <1>", nil, false)
@@ -159,8 +160,8 @@ func TestAcrossServices(t *testing.T) {
 	}
 }
 
-// Services that are away, slow, answer for another key, or answer something else, are named. The rest of the
-// answer stands.
+// TestSilent checks that the answer names services that are down, are slow, answer for another key, or send
+// something else. The rest of the answer is complete.
 func TestSilent(t *testing.T) {
 	away := httptest.NewServer(http.NotFoundHandler())
 	away.Close()
@@ -215,7 +216,8 @@ func (failing) List(context.Context, store.List) (store.Listed, error) {
 	return store.Listed{}, fmt.Errorf("dial secret: refused")
 }
 
-// Without Auth only this machine is answered; with it whoever it lets in.
+// TestWhoMayAsk checks that the handler accepts only this machine without Auth, and the requests that Auth
+// accepts otherwise.
 func TestWhoMayAsk(t *testing.T) {
 	db := tracked(t)
 	h := handler(t, db, status.Options{})
@@ -250,7 +252,8 @@ func TestWhoMayAsk(t *testing.T) {
 	}
 }
 
-// What cannot be a key is refused, and nobody is blamed for it.
+// TestBadKeys checks that the handler refuses invalid keys, and does not report a service as silent because
+// of them.
 func TestBadKeys(t *testing.T) {
 	other := httptest.NewServer(handler(t, memstore.New(nil), status.Options{Service: "payment"}))
 	defer other.Close()
@@ -282,7 +285,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// A database that hangs keeps nobody else from being asked.
+// TestOwnDatabaseHangs checks that the handler queries the other services if its own database hangs.
 func TestOwnDatabaseHangs(t *testing.T) { synctest.Test(t, ownDatabaseHangs) }
 
 func ownDatabaseHangs(t *testing.T) {
@@ -297,7 +300,7 @@ func ownDatabaseHangs(t *testing.T) {
 	}
 }
 
-// direct answers requests without a network: its waits end by the clock of a test.
+// direct answers requests without a network, so that their waits use the clock of synctest.
 type direct struct{ http.Handler }
 
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -307,7 +310,7 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// A key of dots is another path.
+// TestDotsAreNoKey checks that dots are refused as a key, because they would change the path.
 func TestDotsAreNoKey(t *testing.T) {
 	asked := httptest.NewServer(http.HandlerFunc(
 		func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s is asked", r.URL) }))
@@ -331,7 +334,8 @@ func TestAcceptsHTML(t *testing.T) {
 	}
 }
 
-// Keys that are many are asked for in parts; one that is too long leaves the others in the answer.
+// TestManyKeys checks that many keys are queried in several requests, and that a key that is too long does
+// not prevent the answer for the others.
 func TestManyKeys(t *testing.T) {
 	orders, payment := memstore.New(nil), memstore.New(nil)
 	keep(t, payment, "m-1", "k-7-7", nil, false)
