@@ -175,7 +175,7 @@ func TestOrchestrated(t *testing.T) {
 		"This is never undone: ship, charge, hold.")
 
 	o.change(operate.SagaChange{Verb: operate.PauseSaga})
-	if s, _ = o.stands(); s.Word() != "running, stuck, paused" || len(s.Commands) != 2 ||
+	if s, _ = o.progress(); s.Word() != "running, stuck, paused" || len(s.Commands) != 2 ||
 		!strings.HasPrefix(s.Commands[1], "skald saga resume") {
 		t.Errorf("paused, it is %s, and freed by %q", s.Word(), s.Commands)
 	}

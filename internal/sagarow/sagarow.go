@@ -1,4 +1,5 @@
-// Package sagarow is the row of a saga: its checks in all stores, its encoded state, and when it is due.
+// Package sagarow has the rules for the row of a saga that all stores share: checks of limits, the encoded
+// state, and the time at which the saga is due.
 package sagarow
 
 import (
@@ -15,23 +16,23 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Limits of a row. The constraints of the tables are the same.
+// Limits of a row. The tables have constraints with the same limits.
 const (
-	MaxName   = 255       // bytes of a name, a key, an id, a hash, a session, a step
+	MaxName   = 255       // bytes of a name, key, id, hash, session or step
 	MaxOrigin = 16 << 10  // bytes of an origin
-	MaxData   = 900 << 10 // bytes of an input, a state, a definition
-	MaxError  = 1 << 10   // bytes of an error; longer ones are cut
-	MaxClaim  = 8 << 20   // bytes of inputs and states that one claim reads, unless it reads one saga only
+	MaxData   = 900 << 10 // bytes of an input, state or definition
+	MaxError  = 1 << 10   // bytes of an error; a longer error is cut
+	MaxClaim  = 8 << 20   // bytes of inputs and states in one claim; a single saga may have more
 )
 
 // Overdue is the delay after which a due saga counts as overdue.
 const Overdue = time.Minute
 
-// LeftToOthers begins the error of a saga that a build could not run.
+// LeftToOthers is the prefix of the error of a saga that a build could not run.
 const LeftToOthers = "left to another build: "
 
-// Left is the time after which a saga that builds left to another build counts as overdue. It is long enough
-// for a deploy. Consumers use the same limit for types of messages.
+// Left is the time after which a saga counts as overdue if builds left it to another build. It is long enough
+// for a deployment. Consumers use the same limit for types of messages.
 const Left = 15 * time.Minute
 
 // Late reports whether a saga counts as overdue.
@@ -41,10 +42,10 @@ func Late(s *store.Saga, now time.Time) bool {
 	return left || !s.Due.IsZero() && now.Sub(s.Due) > Overdue
 }
 
-// Skipped is the wait before the next look for a due saga that another transaction has locked.
+// Skipped is the wait before the next claim of a due saga that another transaction has locked.
 const Skipped = time.Second
 
-// Check returns an error if a new saga breaks a limit.
+// Check returns an error if a new saga exceeds a limit.
 func Check(s *store.Saga) error {
 	err := cmp.Or(named(s.Name, s.Key), text("id", s.ID, 0, MaxName), text("hash", s.Hash, 1, MaxName),
 		text("input", s.Input, 0, MaxData), text("origin", s.Origin, 0, MaxOrigin),
@@ -53,7 +54,8 @@ func Check(s *store.Saga) error {
 	return identified(s.Name, s.Key, err)
 }
 
-// CheckStarts returns an error if a saga breaks a limit, or if one of several has Instead.
+// CheckStarts returns an error if a saga exceeds a limit. It also returns an error if several sagas are
+// started and one has Instead.
 func CheckStarts(ss []store.Saga) error {
 	for i := range ss {
 		err := Check(&ss[i])
@@ -68,14 +70,14 @@ func CheckStarts(ss []store.Saga) error {
 	return nil
 }
 
-// CheckMove returns an error if a move breaks a limit.
+// CheckMove returns an error if an update exceeds a limit.
 func CheckMove(m *store.SagaUpdate) error {
 	err := cmp.Or(named(m.Name, m.Key), text("hash", m.Hash, 0, MaxName), text("state", m.State, 0, MaxData),
 		checkStatus(&m.SagaStatus))
 	return identified(m.Name, m.Key, err)
 }
 
-// CheckDefinition returns an error if a definition breaks a limit.
+// CheckDefinition returns an error if a definition exceeds a limit.
 func CheckDefinition(d *store.SagaDefinition) error {
 	err := cmp.Or(text("name", d.Name, 1, MaxName), text("hash", d.Hash, 1, MaxName),
 		text("text", d.Written, 0, MaxData))
@@ -85,7 +87,7 @@ func CheckDefinition(d *store.SagaDefinition) error {
 	return nil
 }
 
-// Named reports whether a saga can have this name and key. No row has others.
+// Named reports whether the name and the key are valid. No saga has other ones.
 func Named(name, key string) bool { return named(name, key) == nil }
 
 func identified(name, key string, err error) error {
@@ -95,7 +97,7 @@ func identified(name, key string, err error) error {
 	return nil
 }
 
-// shown returns the beginning of a text, for an error.
+// shown returns the beginning of s, for an error text.
 func shown(s string) string { return column.Clip(s, 64) }
 
 func named(name, key string) error {
@@ -121,7 +123,7 @@ func text(what, s string, least, most int) error {
 	return nil
 }
 
-// StoredStatus returns s as it is stored.
+// StoredStatus returns s with the precision and the limits of the database.
 func StoredStatus(s store.SagaStatus) store.SagaStatus {
 	s.Error = column.Clip(s.Error, MaxError)
 	s.Since, s.Retry = Time(s.Since), Time(s.Retry)
@@ -131,7 +133,7 @@ func StoredStatus(s store.SagaStatus) store.SagaStatus {
 // First returns the version of a new saga.
 func First(s *store.Saga) int64 { return cmp.Or(s.Version, 1) }
 
-// Time returns t in UTC and rounded to milliseconds, as all stores store it.
+// Time returns t in UTC, in whole milliseconds. All stores store times like this.
 func Time(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
@@ -139,7 +141,7 @@ func Time(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Millisecond)
 }
 
-// Move returns s after the move m, at a time of the store's clock.
+// Move returns s after the update m. Now is the time of the database's clock.
 func Move(s store.Saga, m *store.SagaUpdate, now time.Time) store.Saga {
 	s.Version++
 	s.Hash, s.State, s.SagaStatus, s.Changed = cmp.Or(m.Hash,
@@ -158,10 +160,11 @@ func Move(s store.Saga, m *store.SagaUpdate, now time.Time) store.Saga {
 	return s
 }
 
-// Bytes returns the size of s that counts towards the limit of a claim.
+// Bytes returns the size of s that counts against MaxClaim.
 func Bytes(s *store.Saga) int { return len(s.Input) + len(s.State) }
 
-// Parent returns the saga that started the child with this origin as a step. All are empty if there is none.
+// Parent returns the name, key and id of the saga that started the child with this origin. They are empty if
+// there is none.
 func Parent(origin string) (name, key, id string) {
 	var o struct {
 		Parent struct{ Name, Key, ID string }
@@ -172,7 +175,7 @@ func Parent(origin string) (name, key, id string) {
 	return o.Parent.Name, o.Parent.Key, o.Parent.ID
 }
 
-// OnlyKey reports whether q selects only by key, or by key and name.
+// OnlyKey reports whether q selects by key, or by key and name, and by nothing else.
 func OnlyKey(q *store.SagaQuery) bool {
 	filters := q.ID != "" || len(q.Status) > 0 || q.Stuck || q.Paused || q.Failing || q.Step != "" ||
 		q.Error != "" ||
@@ -180,14 +183,14 @@ func OnlyKey(q *store.SagaQuery) bool {
 	return q.Key != "" && !filters
 }
 
-// Live reports whether q selects only sagas that have not ended. An index has these.
+// Live reports whether q selects only sagas that have not ended. An index contains only these.
 func Live(q *store.SagaQuery) bool {
 	ended := func(status string) bool { return status != "running" && status != "compensating" }
 	return q.Stuck || q.Paused || q.Failing || len(q.Status) > 0 && !slices.ContainsFunc(q.Status, ended)
 }
 
-// Within returns the maximum number of sagas of an index to read for q; 0 means all. If no filter is left for
-// the rows, it is the limit of the list.
+// Within returns the maximum number of sagas that a query reads from an index for q; 0 means all. If the
+// index evaluates all filters of q, this is the limit of the list.
 func Within(q *store.SagaQuery, limit int) int {
 	through := q.ID != "" || q.Step != "" || q.Error != "" || !q.StartedBefore.IsZero() ||
 		!q.StartedAfter.IsZero() || len(q.Status) > 0 && !Live(q)
@@ -200,15 +203,15 @@ func Within(q *store.SagaQuery, limit int) int {
 	return limit
 }
 
-// Listing collects the result of a SagaQuery row by row: the selected sagas, and the last saga examined if
-// the limit ended the list.
+// Listing collects the result of a SagaQuery row by row. List has the selected sagas. To is the last examined
+// saga if Scan ended the list.
 type Listing struct {
 	Scan, Limit int
 	List        []store.Saga
 	To          *store.SagaRef
 }
 
-// Add adds the n-th examined saga.
+// Add adds the nth examined saga.
 func (l *Listing) Add(s *store.Saga, n int, selected bool) {
 	if selected && len(l.List) < l.Limit {
 		l.List = append(l.List, *s)

@@ -1,4 +1,5 @@
-// This file encodes the state and the origin of a saga as JSON, and computes when a saga is due.
+// This file encodes the state and the origin of a saga as JSON. It also computes the status and the time at
+// which a saga is due.
 
 package sagarow
 
@@ -13,16 +14,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Origin is the cause of a saga: a message, a trace and a parent. It never changes.
+// Origin has the message, the trace and the parent from which a saga was started. It never changes.
 type Origin struct {
-	Correlation string    `json:"correlation,omitempty"` // of the message whose handler started it
-	Causation   string    `json:"causation,omitempty"`   // the id of that message
+	Correlation string    `json:"correlation,omitempty"` // correlation id of the message whose handler started the saga
+	Causation   string    `json:"causation,omitempty"`   // id of that message
 	Trace       string    `json:"trace,omitempty"`       // W3C trace context
 	Parent      *Ancestor `json:"parent,omitempty"`
-	Root        *Ancestor `json:"root,omitempty"` // the topmost parent, if it is not Parent
+	Root        *Ancestor `json:"root,omitempty"` // the topmost ancestor, if it is not Parent
 }
 
-// Ancestor names a saga, and the step of it that started a child.
+// Ancestor is a saga, with its step that started a child.
 type Ancestor struct {
 	Name       string `json:"name"`
 	Key        string `json:"key"`
@@ -31,7 +32,7 @@ type Ancestor struct {
 	Occurrence string `json:"occurrence,omitempty"`
 }
 
-// Top returns the topmost parent; nil if the saga has no parent.
+// Top returns the topmost ancestor, or nil if the saga has no parent.
 func (o Origin) Top() *Ancestor {
 	if o.Root != nil {
 		return o.Root
@@ -56,9 +57,9 @@ func OriginOf(s store.Saga) (o Origin, err error) {
 	return o, nil
 }
 
-// StateOf decodes the state of a saga. Its deadline, and its waits since the start, count from the start by
-// the store's clock. The clock of the process that started it does not matter. A deadline of 0 leaves the
-// stored one.
+// StateOf decodes the state of a saga. It corrects times that the starting process computed with its own
+// clock, so that they count from the start by the database's clock: the deadline, and waits that began at the
+// start. If deadline is 0, the stored deadline stays.
 func StateOf(s store.Saga, deadline time.Duration) (st plan.State, err error) {
 	if err := json.Unmarshal([]byte(s.State), &st); err != nil {
 		return st, fmt.Errorf("read the state of the saga %s %q: %w", s.Name, s.Key, err)
@@ -66,7 +67,7 @@ func StateOf(s store.Saga, deadline time.Duration) (st plan.State, err error) {
 	return Dated(s, st, deadline), nil
 }
 
-// Dated returns the state st of s with the deadline that StateOf computes.
+// Dated returns the state st of s with the times that StateOf computes.
 func Dated(s store.Saga, st plan.State, deadline time.Duration) plan.State {
 	if !st.Deadline.IsZero() && !s.Started.IsZero() && deadline > 0 {
 		st.Deadline = s.Started.Add(deadline)
@@ -75,7 +76,7 @@ func Dated(s store.Saga, st plan.State, deadline time.Duration) plan.State {
 		return st
 	}
 	st.Runs = slices.Clone(st.Runs)
-	for i := range st.Runs { // as they were begun, by the clock of At
+	for i := range st.Runs { // At has the start by the other clock
 		r := &st.Runs[i]
 		if off := s.Started.Truncate(time.Millisecond).Sub(r.At); !r.At.IsZero() && !r.Due.IsZero() {
 			r.At, r.Due = r.At.Add(off), r.Due.Add(off)
@@ -84,7 +85,8 @@ func Dated(s store.Saga, st plan.State, deadline time.Duration) plan.State {
 	return st
 }
 
-// EncodeState returns a state as JSON.
+// EncodeState returns a state as JSON. It shortens a large state with Lean. It returns a *plan.TooLargeError
+// if the state is still too large.
 func EncodeState(st plan.State) (string, error) {
 	text, err := json.Marshal(st)
 	if err == nil && len(text) > plan.MaxState {
@@ -99,7 +101,7 @@ func EncodeState(st plan.State) (string, error) {
 	return string(text), nil
 }
 
-// MoveTo returns the move that replaces the state of s by st. The lease stays as it is: see Released.
+// MoveTo returns the update that replaces the state of s by st. It does not change the lease: see Released.
 func MoveTo(s store.Saga, st plan.State, now time.Time) (store.SagaUpdate, error) {
 	text, err := EncodeState(st)
 	if err != nil {
@@ -109,8 +111,8 @@ func MoveTo(s store.Saga, st plan.State, now time.Time) (store.SagaUpdate, error
 		Final: st.Status.Final()}, nil
 }
 
-// Released returns m with the end of the lease. The saga is due at the next time of st, or immediately if
-// soon is true.
+// Released returns m, changed so that it ends the lease. The saga is then due immediately if soon is true, or
+// else at the next time of st.
 func Released(m store.SagaUpdate, st plan.State, now time.Time, soon bool) store.SagaUpdate {
 	m.Release, m.Wake = true, -1
 	switch next := st.Next(); {
@@ -123,7 +125,7 @@ func Released(m store.SagaUpdate, st plan.State, now time.Time, soon bool) store
 	return m
 }
 
-// ReleaseMove returns the move that replaces the state of s by st and ends the lease.
+// ReleaseMove returns the update that replaces the state of s by st and ends the lease.
 func ReleaseMove(s store.Saga, st plan.State, now time.Time, soon bool) (store.SagaUpdate, error) {
 	m, err := MoveTo(s, st, now)
 	if err != nil {
@@ -132,8 +134,8 @@ func ReleaseMove(s store.Saga, st plan.State, now time.Time, soon bool) (store.S
 	return Released(m, st, now, soon), nil
 }
 
-// LeaveToOthers returns m without the end of the saga. An engine ends the saga in a commit of its own, with
-// the messages to its parent and to callers that wait.
+// LeaveToOthers returns m without the end of the saga. An engine then ends the saga in another commit,
+// because it must also notify the parent and the callers that wait.
 func LeaveToOthers(m store.SagaUpdate) store.SagaUpdate {
 	if m.Final {
 		m.Final, m.Wake = false, 0
@@ -146,10 +148,10 @@ func Ref(s store.Saga) store.SagaRef {
 	return store.SagaRef{Name: s.Name, Key: s.Key, Version: s.Version}
 }
 
-// WasLeft reports whether a build left the saga to another build. Then Error and Since describe that.
+// WasLeft reports whether a build left the saga to another build. In this case Error and Since describe that.
 func WasLeft(s store.SagaStatus) bool { return strings.HasPrefix(s.Error, LeftToOthers) }
 
-// NextStatus returns the status of a saga for the state st. Was is its status before.
+// NextStatus returns the status of a saga with the state st. Was is its previous status.
 func NextStatus(was store.SagaStatus, st plan.State, now time.Time) store.SagaStatus {
 	out := store.SagaStatus{Status: string(st.Status), Stuck: st.Stuck(), Paused: st.Paused}
 	if st.Status.Final() {
@@ -181,7 +183,7 @@ func NextStatus(was store.SagaStatus, st plan.State, now time.Time) store.SagaSt
 	return out
 }
 
-// StepName returns the name of a step with its occurrence, for people.
+// StepName returns the name of a step with its occurrence, such as "pack/line-1", for logs and lists.
 func StepName(step, occurrence string) string {
 	if occurrence == "" {
 		return step
@@ -200,7 +202,7 @@ func ends(p plan.Phase) bool {
 	return true
 }
 
-// worse reports whether the status of a saga names the run a and not b.
+// worse reports whether the status of a saga should name the run a rather than b.
 func worse(a, b plan.Run) bool {
 	if a.Stuck != b.Stuck {
 		return a.Stuck
