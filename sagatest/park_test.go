@@ -30,12 +30,13 @@ type parking[TTx any] struct {
 }
 
 // messages returns the messages in the order of publishing, by key. A failing message contains its number of
-// failures.
+// failures. After the first three a batch of the default size has grown to four messages.
 func (p *parking[TTx]) messages() (out []skald.Message) {
-	for i, text := range []string{"a1", "a2!", "b1", "bx", "a3", "c1!", "b2", "a4!", "c2", "b3", "a5", "c3"} {
+	for i, text := range []string{"d1", "d2", "d3",
+		"a1", "a2!", "b1", "bx", "a3", "c1!", "b2", "a4!", "c2", "b3", "a5", "c3"} {
 		m := skald.Message{ID: fmt.Sprintf("m-%02d", i), Source: "/other", Type: "said", Topic: "orders",
 			Key: []byte(text[:1]), Data: fmt.Appendf(nil, "%q", text)}
-		if i == 8 {
+		if text == "c2" {
 			m.Topic = "payments" // a key covers all topics
 		}
 		out = append(out, m)
@@ -151,7 +152,7 @@ func (p *parking[TTx]) holds() error {
 	if err != nil {
 		return err
 	}
-	want := map[string]string{"a": "a1 a2! a3 a4! a5", "b": "b1 bx b2 b3"}
+	want := map[string]string{"a": "a1 a2! a3 a4! a5", "b": "b1 bx b2 b3", "d": "d1 d2 d3"}
 	for key, effects := range want {
 		got := strings.TrimSpace(user[key])
 		if key == "b" && p.free { // the effect is at the time of the redrive
@@ -196,16 +197,18 @@ func TestExploreParkingEverySingleFault(t *testing.T) {
 	}
 }
 
-// TestExploreBatchesEverySingleFault is the same with batches. A failure undoes all messages of its
-// transaction, and so does a crash at any point.
+// TestExploreBatchesEverySingleFault is the same with batches, of the default size (0) too. A failure undoes
+// all messages of its transaction, and so does a crash at any point.
 // Interleaving 14.
 func TestExploreBatchesEverySingleFault(t *testing.T) {
 	for name, free := range map[string]bool{"dead letters hold their keys": false,
 		"dead letters free their keys": true} {
-		t.Run(name, func(t *testing.T) {
-			sagatest.Explore(t, buildParking(inMemory, nil, free, 5),
-				&sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
-		})
+		for _, batch := range []int{5, 0} {
+			t.Run(fmt.Sprintf("%s, batch %d", name, batch), func(t *testing.T) {
+				sagatest.Explore(t, buildParking(inMemory, nil, free, batch),
+					&sagatest.Options{Rest: 40 * time.Second, Sample: sampled(200), Failures: 3})
+			})
+		}
 	}
 }
 
