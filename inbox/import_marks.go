@@ -33,10 +33,10 @@ type Imported struct {
 }
 
 // Import marks messages as finished by consumer, without handling them. Call it before the first inbox reads
-// the topic, with the rows of your own deduplication table. Who and why are the author and the reason in
-// skald_audit. Each transaction of at most 500 marks has an entry there, with its first new mark. If Import
-// is interrupted, call it again with all messages: it skips those that have a mark.
-func Import[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, why string,
+// the topic, with the rows of your own deduplication table. Each transaction of at most 500 marks has an
+// entry in skald_audit, with its first new mark, the author and the reason. If Import is interrupted, call it
+// again with all messages: it skips those that have a mark.
+func Import[TTx any](ctx context.Context, db store.Driver[TTx], consumer, author, reason string,
 	from iter.Seq2[Finished, error]) (done Imported, err error) {
 	if consumer == "" {
 		return done, errors.New("import marks: the name of the consumer is empty")
@@ -46,7 +46,7 @@ func Import[TTx any](ctx context.Context, db store.Driver[TTx], consumer, who, w
 	}
 	batch, has := make([]Finished, 0, mostImported), map[store.Identity]bool{}
 	send := func() error {
-		audit := store.Audit{Author: who, Reason: why, Action: "import marks", Consumer: consumer}
+		audit := store.Audit{Author: author, Reason: reason, Action: "import marks", Consumer: consumer}
 		if err := importBatch(ctx, db, batch, audit, &done); err != nil {
 			return fmt.Errorf("import marks, after %d: %w", done.New+done.Existing+done.TooOld, err)
 		}

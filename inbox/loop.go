@@ -150,7 +150,7 @@ func (l *loop[TTx]) look() {
 		l.looking = true
 		a := ask{Session: session, Most: most, Others: l.in.checkpoints.Others()}
 		if l.mayCallStore() {
-			a.Along, a.Syncs = l.in.checkpoints.Along(l.in.o.Now())
+			a.SyncCall, a.Syncs = l.in.checkpoints.InClaim(l.in.o.Now())
 			l.callingStore = a.Syncs
 		}
 		l.spawn(func() { l.looks <- l.in.parked.Look(l.hard, a) })
@@ -252,7 +252,7 @@ func (l *loop[TTx]) applyLook(ctx context.Context, found looked) error {
 	}
 	if found.Syncs {
 		l.callingStore = false
-		if err := l.in.done(ctx, found.Along); err != nil {
+		if err := l.in.done(ctx, found.SyncCall); err != nil {
 			return err
 		}
 	}

@@ -211,8 +211,8 @@ type looked struct {
 	Quarantined int64              // if Counted: messages in quarantine
 	Failed      []store.Parked     // if Counted: parked messages that failed
 	Err         error
-	Along       checkpoint.Call // the call for checkpoints that the claim included, if Syncs
-	Syncs       bool            // the claim included Along
+	SyncCall    checkpoint.Call // the call for checkpoints that the claim included, if Syncs
+	Syncs       bool            // the claim included SyncCall
 	began       time.Time
 	took        time.Duration
 }
@@ -283,23 +283,23 @@ func crowded(all map[string]*partition.Partition) bool {
 
 // ask has the parameters of a look.
 type ask struct {
-	Session string
-	Most    store.ClaimSize // to claim
-	Count   bool            // count the parked messages
-	Others  []store.Kind    // types that other builds handle; do not claim them
-	Along   checkpoint.Call // a call to make in the transaction of the claim, if Syncs
-	Syncs   bool
+	Session  string
+	Most     store.ClaimSize // to claim
+	Count    bool            // count the parked messages
+	Others   []store.Kind    // types that other builds handle; do not claim them
+	SyncCall checkpoint.Call // a call to make in the transaction of the claim, if Syncs
+	Syncs    bool
 }
 
 // Look claims due messages and counts parked ones, as a requests. It may run concurrently with all other
 // methods.
 func (q *queue[TTx]) Look(ctx context.Context, a ask) looked {
-	l, start := looked{Asked: a.Most, Counted: a.Count, Along: a.Along, Syncs: a.Syncs,
+	l, start := looked{Asked: a.Most, Counted: a.Count, SyncCall: a.SyncCall, Syncs: a.Syncs,
 		began: q.in.o.Now()}, time.Now()
 	if a.Most.Keys > 0 {
 		l.Claimed, l.Err = q.in.db.Claim(ctx, store.ClaimRequest{Consumer: q.in.group, Session: a.Session,
 			ClaimSize: a.Most, Lease: q.lease(), Not: a.Others, Sync: a.Syncs})
-		l.Along.Answer(l.Claimed.Sync, l.Err)
+		l.SyncCall.Answer(l.Claimed.Sync, l.Err)
 	}
 	if count := a.Count; l.Err == nil && count {
 		no := false

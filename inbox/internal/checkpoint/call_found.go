@@ -1,3 +1,5 @@
+// This file applies the answer of a call to the partitions.
+
 package checkpoint
 
 import (
@@ -12,12 +14,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Found is the answer of a Call, for the caller of Done.
+// Found has the parts of the answer to a Call that the inbox uses.
 type Found struct {
-	Read        bool // the other fields are set
+	Read        bool // the other fields are valid
 	Server      string
 	Checkpoints []store.Checkpoint
-	Unclean     bool // a partition was not left cleanly: its parked messages in progress are due
+	Unclean     bool // a partition was not left cleanly, so its claimed messages are due
 }
 
 // Done applies the answer of e. An error stops the consumer.
@@ -25,34 +27,34 @@ func (c *Checkpointer) Done(ctx context.Context, e Call) (found Found, err error
 	now := c.o.Now()
 	if e.Err != nil {
 		for _, l := range e.advance {
-			l.Trying = append(l.Trying, e.note)
+			l.Trying = append(l.Trying, e.stamp)
 		}
 		if store.Incurable(e.Err) {
 			return found, fmt.Errorf("consumer %s: %w", c.o.Group, e.Err)
 		}
-		if e.beat != nil {
+		if e.heartbeat != nil {
 			c.types.since, c.types.again = time.Time{}, true
-			c.types.acked = c.types.acked || e.beat.progress
+			c.types.acked = c.types.acked || e.heartbeat.progress
 		}
 		c.fails++
 		c.shut = now.Add(backoff.After(c.fails, c.o.RetryFirst, failure.MostOutage))
 		return found, nil
 	}
-	if c.fails = 0; e.beat != nil {
-		c.enrolled(*e.beat)
+	if c.fails = 0; e.heartbeat != nil {
+		c.applyHeartbeat(*e.heartbeat)
 		return found, nil
 	}
 	c.looked = now
-	found = Found{Read: true, Server: e.was.Server, Checkpoints: e.was.Checkpoints}
-	defer c.noted()
+	found = Found{Read: true, Server: e.answer.Server, Checkpoints: e.answer.Checkpoints}
+	defer c.releaseChains()
 	switch {
-	case c.server != "" && c.server != e.was.Server:
+	case c.server != "" && c.server != e.answer.Server:
 		c.moved = true
 	case len(e.occupy) > 0:
-		found.Unclean = c.occupied(ctx, e, now)
+		found.Unclean = c.openOccupied(ctx, e, now)
 	default:
 		c.compare(e, now)
-		c.keepLeft(e)
+		c.removeStored(e)
 		if !e.look {
 			c.at = now.Add(noteEvery)
 		}
@@ -60,33 +62,34 @@ func (c *Checkpointer) Done(ctx context.Context, e Call) (found Found, err error
 	return found, nil
 }
 
-// keepLeft removes the stored checkpoints of lost partitions. Partitions that were lost during the call get
-// the stamp of e, if e has stored their checkpoint.
-func (c *Checkpointer) keepLeft(e Call) {
+// removeStored removes the checkpoints of lost partitions that e has stored. If a partition was lost during
+// the call, and e has stored its checkpoint, the new checkpoint gets the stamp of e.
+func (c *Checkpointer) removeStored(e Call) {
 	c.left = c.left[e.left:]
 	for i := range c.left {
 		at := slices.IndexFunc(e.checkpoints, func(s store.Checkpoint) bool {
 			return s.Partition == c.left[i].Partition && s.Stamp == c.left[i].Stamp
 		})
 		if at >= 0 {
-			c.left[i].Stamp = e.note
+			c.left[i].Stamp = e.stamp
 		}
 	}
 }
 
-// occupied opens partitions, and reports whether one of them was not left cleanly.
-func (c *Checkpointer) occupied(ctx context.Context, e Call, now time.Time) (unclean bool) {
+// openOccupied opens the partitions that e occupied. It reports whether the last owner of one of them did not
+// leave it cleanly.
+func (c *Checkpointer) openOccupied(ctx context.Context, e Call, now time.Time) (unclean bool) {
 	if !c.begins.confirm(e) {
 		c.moved = true
 		return false
 	}
-	c.server = e.was.Server
+	c.server = e.answer.Server
 	for _, l := range e.occupy {
-		s, there := checkpointOf(e.was, l.Name)
+		s, there := checkpointOf(e.answer, l.Name)
 		if !there || s.Origin != l.Origin {
 			s = store.Checkpoint{Partition: l.Name, Origin: l.Origin, Position: -1}
 		}
-		s.Session, s.Stamp = c.session, e.note
+		s.Session, s.Stamp = c.session, e.stamp
 		l.Checkpoint, l.Trying, l.Open, l.Server, l.Session = &s, nil, true, c.server, c.session
 		l.At = max(l.At, s.Position)
 		if l.Foreign {
@@ -101,16 +104,17 @@ func (c *Checkpointer) occupied(ctx context.Context, e Call, now time.Time) (unc
 	return unclean
 }
 
-// compare compares the stored checkpoints with those of this process.
+// compare compares the stored checkpoints with those of this process. It closes partitions that another
+// process has occupied. If the database was restored or the consumer rewound, it sets moved.
 func (c *Checkpointer) compare(e Call, now time.Time) {
 	sent := map[*partition.Partition]store.Checkpoint{}
 	for i, l := range e.advance {
 		sent[l] = e.checkpoints[i]
 	}
 	for _, l := range c.byName() {
-		s, there := checkpointOf(e.was, l.Name)
+		s, there := checkpointOf(e.answer, l.Name)
 		if l.Shared {
-			continue // an older build may have left a row of it
+			continue // an older build may have stored a checkpoint of it
 		}
 		if !l.Open {
 			l.Was, l.Looked = &s, now
@@ -119,18 +123,19 @@ func (c *Checkpointer) compare(e Call, now time.Time) {
 		}
 		next, stored := sent[l]
 		switch {
-		case there && stored && s.Stamp == e.note:
-			next.Stamp, next.At = e.note, s.At
+		case there && stored && s.Stamp == e.stamp:
+			next.Stamp, next.At = e.stamp, s.At
 			l.Checkpoint, l.Trying, l.Begun = &next, nil, 0
 		case there && (s.Stamp == l.Checkpoint.Stamp || slices.Contains(l.Trying, s.Stamp)):
-			// unchanged, or the answer of an earlier call was lost
+			// The checkpoint is unchanged, or an earlier call stored it and its answer was lost.
 			l.Checkpoint.Stamp, l.Checkpoint.Position, l.Checkpoint.InFlightEnd = s.Stamp, s.Position,
 				s.InFlightEnd
 			if stored {
 				l.Trying = nil
 			}
 		case there && (s.Session != "" && s.Session != c.session || l.Visited(s, c.session)):
-			// another process has or had it; if the broker still assigns it to us, occupy it again
+			// Another process occupies or occupied it. If the broker still assigns it to this process, occupy
+			// it again.
 			l.Open, l.Was, l.Foreign, l.Since, l.Looked = false, &s, s.Session != "", now, now
 		case there || l.Origin != "":
 			c.moved = true

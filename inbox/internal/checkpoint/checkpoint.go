@@ -1,7 +1,8 @@
-// Package checkpoint stores the progress of a consumer's partitions: the position below which all messages
-// are finished, and the end of the messages that may be in progress. It occupies gained partitions. It
-// detects that the database was restored, or the consumer rewound. And it reads which types other builds of
-// the consumer handle, because all other types are skipped.
+// Package checkpoint stores the progress of a consumer's partitions. A checkpoint has the position below
+// which all messages are finished, and the end of the messages that may be in progress.
+//
+// The package also occupies gained partitions. It detects that the database was restored, or the consumer
+// rewound. It reads which types other builds of the consumer handle, because the inbox skips all other types.
 //
 // Next returns the Call that is due. Do makes it, possibly in another goroutine. Done applies its answer.
 package checkpoint
@@ -24,21 +25,22 @@ const (
 	// LookPartitions is the longest time until an idle inbox notices a rewind or an order to pause.
 	LookPartitions = 8 * time.Second
 	grace          = 400 * time.Millisecond // for the last owner to store that it left the partition cleanly
-	graceLook      = 25 * time.Millisecond  // between two looks for that
-	// leastRoom is how many positions may begin before the next checkpoint, or Config.Batch if that is more.
+	graceLook      = 25 * time.Millisecond  // between two reads of the last owner's checkpoint
+	// leastRoom is how many messages may start before the next checkpoint. If Config.Batch is larger, that
+	// number may start.
 	leastRoom = 2
 )
 
 // Config has the settings of a Checkpointer.
 type Config struct {
 	Group  string // the consumer
-	Member string // Options.Instance.Member; "": none
+	Member string // Options.Instance.Member; "" if there is none
 	DB     Store
 
 	Kinds   func() []store.Kind   // the types that this build handles
 	Handles func(store.Kind) bool // reports whether this build handles a type
 
-	Batch      int           // messages that share a transaction at the beginning
+	Batch      int           // how many messages share a transaction at the start
 	RetryFirst time.Duration // the first pause after a failure
 	Now        func() time.Time
 	Logger     *slog.Logger
@@ -49,33 +51,33 @@ type Store interface {
 	SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error)
 }
 
-// Checkpointer stores the progress of an inbox's partitions. All methods except Do and Resume belong to one
-// goroutine.
+// Checkpointer stores the progress of an inbox's partitions. Only one goroutine may call its methods, except
+// Do and Resume.
 type Checkpointer struct {
-	Partitions map[string]*partition.Partition // of this process, by name
+	Partitions map[string]*partition.Partition // the partitions of this process, by name
 
 	o        Config
-	schedule *partition.Schedule // gets the chains that waited for a checkpoint
+	schedule *partition.Schedule // receives the chains that waited for a checkpoint
 	types    knownTypes
 	begins   beginnings
-	book
+	groupState
 }
 
-// book is the state that is cleared when the consumer leaves its group.
-type book struct {
+// groupState is the part of a Checkpointer that is cleared when the consumer leaves its group.
+type groupState struct {
 	session string
-	notes   int                // number of stamps
-	server  string             // the run of the database server that has our partitions
+	stamps  int                // number of stamps
+	server  string             // the run of the database server when the partitions were opened
 	moved   bool               // the database was restored, or the consumer rewound: join again
-	patient bool               // Run waits a little for the last owners of partitions; Step does not
-	left    []store.Checkpoint // of lost partitions, to be stored
-	at      time.Time          // when to store again
-	fails   int                // in a row
-	shut    time.Time          // no call before, after a failure
-	looked  time.Time          // the last look
+	patient bool               // see Patient
+	left    []store.Checkpoint // checkpoints of lost partitions that must be stored
+	at      time.Time          // when to store the next checkpoints
+	fails   int                // failed calls in a row
+	shut    time.Time          // after a failure, no call before this time
+	looked  time.Time          // the time of the last look
 	fetches int                // number of fetches with deliveries
-	waiting []broker.Delivery  // received, and not in their partitions yet
-	beyond  []*partition.Chain // chains with heads beyond the stored checkpoint
+	waiting []broker.Delivery  // received deliveries that are not in their partitions yet
+	beyond  []*partition.Chain // chains that wait for a checkpoint
 }
 
 // New returns a Checkpointer without partitions. Chains that waited for a checkpoint go into s.
@@ -85,25 +87,26 @@ func New(o Config, s *partition.Schedule) *Checkpointer {
 	return c
 }
 
-// Call is a call of the store. It may run in another goroutine.
+// Call is a call of the store: a look, which only reads, a heartbeat, or a call that stores checkpoints. It
+// may run in another goroutine.
 type Call struct {
-	session, note, server string
-	look                  bool
-	occupy                []*partition.Partition
-	advance               []*partition.Partition // of the first checkpoints
-	checkpoints           []store.Checkpoint
-	left                  int // how many of checkpoints, at their end, are of lost partitions
-	beat                  *beat
-	was                   store.SyncResult // the answer
-	Err                   error
+	session, stamp, server string
+	look                   bool
+	occupy                 []*partition.Partition
+	advance                []*partition.Partition // the partitions of the first checkpoints
+	checkpoints            []store.Checkpoint
+	left                   int // how many of the last checkpoints belong to lost partitions
+	heartbeat              *heartbeat
+	answer                 store.SyncResult
+	Err                    error
 }
 
-// Next returns the call that is due, or false and the time until the next one.
+// Next returns the call that is due. If none is due, some is false and wait is the time until the next one.
 func (c *Checkpointer) Next(now time.Time) (e Call, wait time.Duration, some bool) {
 	if now.Before(c.shut) {
 		return e, c.shut.Sub(now), false
 	}
-	wait, e = time.Hour, Call{session: c.session, note: c.stamp(), server: c.server}
+	wait, e = time.Hour, Call{session: c.session, stamp: c.stamp(), server: c.server}
 	for _, l := range c.byName() {
 		switch d := c.patience(l, now); {
 		case l.Open:
@@ -116,34 +119,34 @@ func (c *Checkpointer) Next(now time.Time) (e Call, wait time.Duration, some boo
 		}
 	}
 	if e.look {
-		e.occupy = nil // a look does not occupy partitions
+		e.occupy = nil // a look occupies no partitions
 	}
 	for _, l := range e.occupy {
 		e.checkpoints = append(e.checkpoints,
 			store.Checkpoint{Partition: l.Name, Origin: l.Origin, Position: l.At})
 	}
 	if e.look || len(e.occupy) > 0 {
-		c.notes++
+		c.stamps++
 		return e, 0, true
 	}
 	urgent := c.Urgent()
 	if !urgent {
-		if e.beat = c.beat(now); e.beat != nil {
+		if e.heartbeat = c.nextHeartbeat(now); e.heartbeat != nil {
 			return e, 0, true
 		}
 	}
 	if urgent || !now.Before(c.at) {
-		c.toStore(&e)
+		c.addDue(&e)
 	}
 	switch {
 	case len(e.checkpoints) > 0:
-		c.notes++
+		c.stamps++
 		return e, 0, true
 	case c.patient && now.Sub(c.looked) >= LookPartitions:
 		e.look = true
 		return e, 0, true
 	}
-	wait = min(wait, c.types.told.Add(tellKinds).Sub(now))
+	wait = min(wait, c.types.storedAt.Add(storeKindsEvery).Sub(now))
 	if d := c.at.Sub(now); d > 0 && c.dirty() {
 		wait = min(wait, d)
 	}
@@ -153,14 +156,14 @@ func (c *Checkpointer) Next(now time.Time) (e Call, wait time.Duration, some boo
 	return e, wait, false
 }
 
-// Along returns a look that a claim can make in its own transaction. It returns false while another call is
-// due, or if the last look is less than LookPartitions/2 ago.
-func (c *Checkpointer) Along(now time.Time) (e Call, due bool) {
+// InClaim returns a look that a claim of parked messages can make in its transaction. Due is false if another
+// call is due, or if the last look is less than LookPartitions/2 ago.
+func (c *Checkpointer) InClaim(now time.Time) (e Call, due bool) {
 	if !c.patient || now.Before(c.shut) || now.Sub(c.looked) < LookPartitions/2 || len(c.waiting) > 0 ||
 		c.dirty() || len(c.beyond) > 0 || !c.settled() {
 		return e, false
 	}
-	return Call{session: c.session, note: c.stamp(), server: c.server, look: true}, true
+	return Call{session: c.session, stamp: c.stamp(), server: c.server, look: true}, true
 }
 
 // settled reports whether all partitions are occupied.
@@ -173,8 +176,8 @@ func (c *Checkpointer) settled() bool {
 	return true
 }
 
-// Answer notes the answer to e, if a claim made it.
-func (e *Call) Answer(was store.SyncResult, err error) { e.was, e.Err = was, err }
+// Answer sets the answer of e, if a claim made the call.
+func (e *Call) Answer(was store.SyncResult, err error) { e.answer, e.Err = was, err }
 
 func (c *Checkpointer) byName() []*partition.Partition {
 	out := make([]*partition.Partition, 0, len(c.Partitions))
@@ -185,7 +188,8 @@ func (c *Checkpointer) byName() []*partition.Partition {
 	return out
 }
 
-// patience returns how long the last owner of l may still take to store that it left cleanly.
+// patience returns how much longer to wait for the last owner of l to store that it left the partition
+// cleanly.
 func (c *Checkpointer) patience(l *partition.Partition, now time.Time) time.Duration {
 	if !c.patient || l.Was == nil || !l.Foreign ||
 		c.o.Member != "" && strings.HasPrefix(l.Was.Session, c.ours()) {
@@ -203,8 +207,8 @@ func (c *Checkpointer) dirty() bool {
 	return len(c.left) > 0
 }
 
-// toStore adds the checkpoints of dirty and of lost partitions to e.
-func (c *Checkpointer) toStore(e *Call) {
+// addDue adds the checkpoints of dirty and of lost partitions to e.
+func (c *Checkpointer) addDue(e *Call) {
 	for _, l := range c.byName() {
 		if l.Dirty() {
 			e.advance = append(e.advance, l)
@@ -219,27 +223,28 @@ func (c *Checkpointer) toStore(e *Call) {
 func (c *Checkpointer) Do(ctx context.Context, e Call) Call {
 	ask := store.SyncRequest{Consumer: c.o.Group}
 	switch {
-	case e.beat != nil:
-		ask.Heartbeat = &store.Heartbeat{Own: e.beat.own, Forget: e.beat.forget, Progress: e.beat.progress}
+	case e.heartbeat != nil:
+		ask.Heartbeat = &store.Heartbeat{Own: e.heartbeat.own, Forget: e.heartbeat.forget,
+			Progress: e.heartbeat.progress}
 	case e.look:
 	default:
 		ask.Take, ask.Session = len(e.occupy) > 0, e.session
-		ask.Server, ask.Stamp, ask.Checkpoints = e.server, e.note, e.checkpoints
+		ask.Server, ask.Stamp, ask.Checkpoints = e.server, e.stamp, e.checkpoints
 	}
-	if e.was, e.Err = c.o.DB.SyncConsumer(ctx, ask); e.beat != nil {
-		e.beat.all = e.was.Kinds
+	if e.answer, e.Err = c.o.DB.SyncConsumer(ctx, ask); e.heartbeat != nil {
+		e.heartbeat.all = e.answer.Kinds
 	}
 	return e
 }
 
-// Types reports whether e is about types, not about positions.
-func (e *Call) Types() bool { return e.beat != nil }
+// Types reports whether e is a heartbeat, which is about types and not about positions.
+func (e *Call) Types() bool { return e.heartbeat != nil }
 
-// A message begins only below InFlightEnd of the stored checkpoint. So after a crash the next owner can tell
-// which messages may have been in progress. InFlightEnd is only a little ahead, because all messages below it
-// are suspects after a second crash.
+// A message starts only below InFlightEnd of the stored checkpoint. So after a crash the next owner can find
+// the messages that may have been in progress. InFlightEnd is only a few positions ahead, because after a
+// second crash all messages below it are suspects.
 
-// Wait keeps chain until its head may begin.
+// Wait keeps chain until the stored checkpoint covers its first message.
 func (c *Checkpointer) Wait(chain *partition.Chain) {
 	if l, behind := chain.Partition, chain.Queue[0].Position+1; l.Wanted == 0 || behind < l.Wanted {
 		l.Wanted = behind
@@ -247,16 +252,16 @@ func (c *Checkpointer) Wait(chain *partition.Chain) {
 	c.beyond = append(c.beyond, chain)
 }
 
-// Urgent reports whether no message can begin before the next checkpoint.
+// Urgent reports whether no message can start before the next checkpoint is stored.
 func (c *Checkpointer) Urgent() bool {
 	return c.schedule.Len() == 0 && slices.ContainsFunc(c.beyond, func(chain *partition.Chain) bool {
 		return !chain.Partition.Lost && chain.Partition.Open
 	})
 }
 
-// next returns the checkpoint to store of a partition. Its front has room for the messages that may begin
-// before the next checkpoint. If nothing has begun, the front includes the waiting messages. Otherwise a
-// message far ahead would make all messages before it suspects.
+// next returns the next checkpoint of a partition. Its InFlightEnd includes the messages that may start
+// before the following checkpoint. It includes the messages that wait only if no message has started.
+// Otherwise a message far ahead would make all messages before it suspects.
 func (c *Checkpointer) next(l *partition.Partition) store.Checkpoint {
 	s, front := *l.Checkpoint, max(l.Front, l.At)
 	if c.schedule.Len() == 0 || l.Begun == 0 {
@@ -267,8 +272,8 @@ func (c *Checkpointer) next(l *partition.Partition) store.Checkpoint {
 	return s
 }
 
-// noted puts the waiting chains back into the schedule.
-func (c *Checkpointer) noted() {
+// releaseChains puts the chains that wait for a checkpoint back into the schedule.
+func (c *Checkpointer) releaseChains() {
 	for _, chain := range c.beyond {
 		chain.Partition.Wanted = 0
 		c.schedule.Add(chain)

@@ -42,7 +42,7 @@ func newCheckpointer(b *table) *Checkpointer {
 func TestIdleInboxLooksByItself(t *testing.T) {
 	c := newCheckpointer(&table{})
 	now := time.Now()
-	c.patient, c.looked, c.types.told = true, now, now
+	c.patient, c.looked, c.types.storedAt = true, now, now
 	if _, wait, some := c.Next(now.Add(time.Second)); some || wait != LookPartitions-time.Second {
 		t.Errorf("a second later there is a call: %v; the next look is in %v", some, wait)
 	}
@@ -105,7 +105,7 @@ func TestRivalThatCameAndLeft(t *testing.T) {
 			if s.Origin == "" {
 				s.Origin = "one"
 			}
-			k.compare(Call{was: store.SyncResult{Checkpoints: []store.Checkpoint{s}}}, at)
+			k.compare(Call{answer: store.SyncResult{Checkpoints: []store.Checkpoint{s}}}, at)
 			if k.moved != c.moved || l.Open != c.moved || l.Foreign {
 				t.Errorf("moved %v, open %v, foreign %v", k.moved, l.Open, l.Foreign)
 			}
@@ -118,7 +118,7 @@ func TestRivalThatCameAndLeft(t *testing.T) {
 func TestPartitionIsOccupiedAndAdvances(t *testing.T) {
 	b := &table{}
 	c := newCheckpointer(b)
-	c.types.told, c.types.since = time.Now(), time.Now()
+	c.types.storedAt, c.types.since = time.Now(), time.Now()
 	c.Gain(broker.Partition{Name: "orders/0", Origin: "one"})
 	l := c.Partitions["orders/0"]
 	next := func() Found {

@@ -1,3 +1,5 @@
+// This file stores which types this build of the consumer handles, and reads those of the other builds.
+
 package checkpoint
 
 import (
@@ -13,8 +15,8 @@ import (
 )
 
 const (
-	tellKinds = time.Minute // how often this build stores its types
-	// kindsFresh is how old the types of other builds may be when a message is skipped.
+	storeKindsEvery = time.Minute // how often this build stores its types
+	// kindsFresh is how old the known types of other builds may be when the inbox skips a message.
 	kindsFresh = 250 * time.Millisecond
 	// kindsLast is how long a type counts as handled after the last heartbeat with it.
 	kindsLast = 15 * time.Minute
@@ -22,36 +24,36 @@ const (
 
 // knownTypes has the types that only other builds of the consumer handle.
 type knownTypes struct {
-	others  map[store.Kind]bool // not handled by this build
-	at      time.Time           // when the last read of others began
-	fetches int                 // book.fetches when it began
-	told    time.Time           // when this build stored its types last
-	unsure  bool                // other builds may not have read the types of this build
-	again   bool                // read others now
-	acked   bool                // messages were acknowledged since told
-	// since is when this build began to store its types without a gap: no build handles the types that were
-	// not stored since then.
+	others   map[store.Kind]bool // types that this build does not handle
+	at       time.Time           // when the last read of others began
+	fetches  int                 // groupState.fetches when that read began
+	storedAt time.Time           // when this build last stored its types
+	unsure   bool                // other builds may not have read the types of this build
+	again    bool                // read the types of other builds now
+	acked    bool                // messages were acknowledged since storedAt
+	// since is when this build began to store its types without a gap. A type that no build has stored since
+	// then has no handler.
 	since time.Time
 }
 
-// beat is a heartbeat: a Call that stores the types of this build, and reads those of other builds.
-type beat struct {
+// heartbeat is the part of a Call that stores the types of this build, and reads those of other builds.
+type heartbeat struct {
 	own      []store.Kind
-	forget   time.Duration
+	forget   time.Duration // delete types that no build has stored for so long; 0 deletes none
 	began    time.Time
 	fetches  int
-	progress bool         // messages were acknowledged since the last beat
+	progress bool         // messages were acknowledged since the last heartbeat
 	all      []store.Kind // the answer
 }
 
-// beat returns the beat that is due, or nil.
-func (c *Checkpointer) beat(now time.Time) *beat {
+// nextHeartbeat returns the heartbeat that is due, or nil.
+func (c *Checkpointer) nextHeartbeat(now time.Time) *heartbeat {
 	v := &c.types
-	tell := now.Sub(v.told) >= tellKinds
+	tell := now.Sub(v.storedAt) >= storeKindsEvery
 	if !tell && !v.again && !slices.ContainsFunc(c.waiting, c.undecided) {
 		return nil
 	}
-	r := &beat{began: now, fetches: c.fetches}
+	r := &heartbeat{began: now, fetches: c.fetches}
 	if v.again = false; tell {
 		r.own, r.progress = c.o.Kinds(), v.acked
 		v.acked = false
@@ -62,8 +64,8 @@ func (c *Checkpointer) beat(now time.Time) *beat {
 	return r
 }
 
-// enrolled applies the answer of a beat.
-func (c *Checkpointer) enrolled(r beat) {
+// applyHeartbeat applies the answer of a heartbeat.
+func (c *Checkpointer) applyHeartbeat(r heartbeat) {
 	v := &c.types
 	v.others = map[store.Kind]bool{}
 	for _, k := range r.all {
@@ -75,17 +77,17 @@ func (c *Checkpointer) enrolled(r beat) {
 	if len(r.own) == 0 {
 		return
 	}
-	if v.since.IsZero() || v.gap(r.began) { // other processes may have been suspended together with this one
+	if v.since.IsZero() || v.gap(r.began) { // the machine may have been suspended with all builds
 		v.since = r.began
 	}
-	v.told = r.began
+	v.storedAt = r.began
 }
 
-// Enroll stores the types of this build, before it joins the group. Other builds may still skip these types
-// until they have read them: a patient caller sleeps for wait, or calls Unsure. First reports that no build
-// was known before.
+// Enroll stores the types of this build before it joins the group. Until other builds have read these types,
+// they may skip their messages. So a patient caller sleeps for wait, or calls Unsure. First reports that no
+// build of the consumer was known before.
 func (c *Checkpointer) Enroll(ctx context.Context) (first bool, wait time.Duration, err error) {
-	r := beat{own: c.o.Kinds(), began: c.o.Now(), fetches: c.fetches}
+	r := heartbeat{own: c.o.Kinds(), began: c.o.Now(), fetches: c.fetches}
 	got, err := c.o.DB.SyncConsumer(ctx, store.SyncRequest{Consumer: c.o.Group,
 		Heartbeat: &store.Heartbeat{Own: r.own}})
 	if err != nil {
@@ -95,14 +97,14 @@ func (c *Checkpointer) Enroll(ctx context.Context) (first bool, wait time.Durati
 	r.all = got.Kinds
 	unknown := func(k store.Kind) bool { return !slices.Contains(r.all, k) }
 	news := c.types.unsure || slices.ContainsFunc(r.own, unknown)
-	c.enrolled(r)
+	c.applyHeartbeat(r)
 	if c.patient && len(r.all) > 0 && news {
 		wait = 2 * kindsFresh
 	}
 	return len(r.all) == 0, wait, nil
 }
 
-// Unsure notes that other builds may not have read the types of this build.
+// Unsure records that other builds may not have read the types of this build.
 func (c *Checkpointer) Unsure() { c.types.unsure = true }
 
 // LeftToOthers reports whether another build handles a type that this build does not handle.
@@ -111,17 +113,17 @@ func (c *Checkpointer) LeftToOthers(k store.Kind) bool { return c.types.others[k
 // AskTypes makes the next call read the types of other builds.
 func (c *Checkpointer) AskTypes() { c.types.again = true }
 
-// Acked notes that messages were acknowledged.
+// Acked records that messages were acknowledged.
 func (c *Checkpointer) Acked() { c.types.acked = true }
 
-// gap reports whether no beat was stored for a while, by either of two clocks: the monotonic one stops while
-// the machine is suspended, the other may be set.
+// gap reports whether no heartbeat was stored for a while, by the larger of two clocks. The monotonic clock
+// stops while the machine is suspended. The other clock may be set.
 func (v *knownTypes) gap(now time.Time) bool {
-	return max(now.Sub(v.told), now.Round(0).Sub(v.told.Round(0))) > 3*tellKinds
+	return max(now.Sub(v.storedAt), now.Round(0).Sub(v.storedAt.Round(0))) > 3*storeKindsEvery
 }
 
-// undecided reports whether the types of other builds must be read before a delivery can be skipped or left
-// to them. They must have been read after the delivery was received, or just before.
+// undecided reports whether the types of other builds must be read before the inbox can skip a delivery or
+// leave it to them. They must have been read after the inbox received the delivery, or just before.
 func (c *Checkpointer) undecided(d broker.Delivery) bool {
 	k, v := store.Kind{Topic: d.Topic, Type: d.Type}, &c.types
 	if d.Fault != nil || c.o.Handles(k) || v.others[k] || v.fetches == c.fetches {

@@ -1,3 +1,5 @@
+// This file gains, loses and leaves partitions, and keeps deliveries until their partitions are open.
+
 package checkpoint
 
 import (
@@ -12,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Admissible removes and returns the waiting deliveries that may be put into their partitions.
+// Admissible removes and returns the waiting deliveries that may now be put into their partitions.
 func (c *Checkpointer) Admissible() []broker.Delivery {
 	held := map[string]bool{} // partitions with a delivery that must wait: later ones wait, too
 	var now, kept []broker.Delivery
@@ -20,7 +22,7 @@ func (c *Checkpointer) Admissible() []broker.Delivery {
 		d := &c.waiting[i]
 		l := c.Partitions[d.Partition]
 		waits := l != nil && !l.Open || held[d.Partition] || c.undecided(*d)
-		if waits && kept == nil { // usually none waits, and nothing is copied
+		if waits && kept == nil { // usually none waits, and then nothing is copied
 			now = slices.Clone(c.waiting[:i])
 		}
 		switch {
@@ -38,7 +40,8 @@ func (c *Checkpointer) Admissible() []broker.Delivery {
 	return now
 }
 
-// release plans a checkpoint for a lost partition: this process left it cleanly.
+// release schedules a checkpoint of a lost partition. It records that this process left the partition
+// cleanly.
 func (c *Checkpointer) release(l *partition.Partition) {
 	if l.Open && !l.Shared && len(l.Trying) == 0 {
 		s := *l.Checkpoint
@@ -56,13 +59,13 @@ func (c *Checkpointer) ours() string {
 	return ""
 }
 
-// forget clears the book. If the session has ended, it begins a new one.
+// forget clears the state of the group. If ended is true it also begins a new session.
 func (c *Checkpointer) forget(ended bool) {
-	next := book{session: c.session, notes: c.notes, patient: c.patient, fetches: c.fetches + 1}
+	next := groupState{session: c.session, stamps: c.stamps, patient: c.patient, fetches: c.fetches + 1}
 	if ended {
 		next.session = c.ours() + rand.Text()
 	}
-	c.book = next
+	c.groupState = next
 }
 
 // Close drops all partitions, after the consumer left the group.
@@ -71,8 +74,8 @@ func (c *Checkpointer) Close() {
 	c.Partitions = map[string]*partition.Partition{}
 }
 
-// Rejoin drops the partitions before the consumer joins the group again, because the database was restored.
-// The restore may have lost the types of other builds, too.
+// Rejoin drops the partitions before the consumer joins the group again. If the database was restored, it may
+// have lost the types of other builds, too.
 func (c *Checkpointer) Rejoin() {
 	for _, l := range c.Partitions {
 		l.Lost = true
@@ -91,7 +94,7 @@ func (c *Checkpointer) Leave(ctx context.Context) error {
 	if c.moved || len(c.left) == 0 && !c.types.acked {
 		return nil
 	}
-	c.notes++
+	c.stamps++
 	ask := store.SyncRequest{Consumer: c.o.Group, Server: c.server, Stamp: c.stamp(), Checkpoints: c.left}
 	if c.types.acked { // a process that runs for less than a minute stores its progress only here
 		ask.Heartbeat = &store.Heartbeat{Own: c.o.Kinds(), Progress: true}
@@ -104,9 +107,9 @@ func (c *Checkpointer) Leave(ctx context.Context) error {
 }
 
 // stamp returns the stamp of the next checkpoint.
-func (c *Checkpointer) stamp() string { return c.session + "-" + strconv.Itoa(c.notes) }
+func (c *Checkpointer) stamp() string { return c.session + "-" + strconv.Itoa(c.stamps) }
 
-// Gain adds a partition that the broker assigned to this process.
+// Gain adds a partition that the broker has assigned to this process.
 func (c *Checkpointer) Gain(g broker.Partition) {
 	l := partition.New(g.Name)
 	l.Origin, l.Since = g.Origin, c.o.Now()
@@ -119,7 +122,7 @@ func (c *Checkpointer) Gain(g broker.Partition) {
 	c.Partitions[g.Name] = l
 }
 
-// Lose removes a partition that the broker took away.
+// Lose removes a partition that the broker has assigned to another process.
 func (c *Checkpointer) Lose(name string) {
 	if l := c.Partitions[name]; l != nil {
 		l.Lost = true
@@ -139,7 +142,7 @@ func (c *Checkpointer) Of(name string) *partition.Partition {
 	return l
 }
 
-// Fetched notes received deliveries. They wait until Admissible returns them.
+// Fetched adds received deliveries. They wait until Admissible returns them.
 func (c *Checkpointer) Fetched(ds []broker.Delivery) {
 	for i := range ds {
 		if l := c.Partitions[ds[i].Partition]; l != nil && l.At < 0 {
@@ -158,10 +161,12 @@ func (c *Checkpointer) Waits() bool { return len(c.waiting) > 0 }
 // Moved reports whether the database was restored, or the consumer rewound.
 func (c *Checkpointer) Moved() bool { return c.moved }
 
-// Session returns the session of this process: the owner of its messages and partitions.
+// Session returns the id of this session. It identifies the owner of claimed messages and occupied
+// partitions.
 func (c *Checkpointer) Session() string { return c.session }
 
-// Patient reports whether to wait a little for the last owners of partitions: Run does, Step does not.
+// Patient reports whether the consumer waits for a short time for the last owners of partitions. Run waits,
+// Step does not.
 func (c *Checkpointer) Patient() bool { return c.patient }
 
 // SetPatient sets Patient.

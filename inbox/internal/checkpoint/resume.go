@@ -1,3 +1,5 @@
+// This file gives the stored positions to the broker, and checks later that they did not change.
+
 package checkpoint
 
 import (
@@ -11,16 +13,17 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// beginnings has the positions that Resume gave to the broker. The broker may call from any goroutine.
+// beginnings has the positions that Resume gave to the broker. It is safe for concurrent use, because the
+// broker may call Resume from any goroutine.
 type beginnings struct {
 	mu     sync.Mutex
 	server string           // the run of the database server with the positions
-	at     map[string]int64 // by partition, until it is opened
+	at     map[string]int64 // by partition, until the partition is opened
 }
 
-// Resume returns the stored positions of partitions to the broker. The consumer is known if it has a
-// checkpoint. Types and an order to pause prove nothing: they may be stored before it joins for the first
-// time.
+// Resume returns the stored positions of partitions to the broker. The result is Known if the consumer has a
+// checkpoint of a partition. Stored types or an order to pause do not make it known, because they may be
+// stored before the consumer joins for the first time.
 func (c *Checkpointer) Resume(ctx context.Context, partitions []broker.Partition) (broker.Resumed, error) {
 	all, err := c.o.DB.SyncConsumer(ctx, store.SyncRequest{Consumer: c.o.Group})
 	if err != nil {
@@ -55,16 +58,16 @@ func (b *beginnings) note(server string, partitions []broker.Partition, at map[s
 }
 
 // confirm reports whether the partitions of e are at or after the positions that Resume gave to the broker.
-// If one was rewound in between, the broker would skip messages.
+// If one was rewound meanwhile, the broker would skip messages.
 func (b *beginnings) confirm(e Call) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.server != "" && b.server != e.was.Server {
+	if b.server != "" && b.server != e.answer.Server {
 		return false
 	}
 	for _, l := range e.occupy {
-		s, there := checkpointOf(e.was, l.Name)
-		if at, told := b.at[l.Name]; told && there && s.Origin == l.Origin && s.Position < at {
+		s, there := checkpointOf(e.answer, l.Name)
+		if at, known := b.at[l.Name]; known && there && s.Origin == l.Origin && s.Position < at {
 			return false
 		}
 	}
@@ -82,7 +85,7 @@ func checkpointOf(all store.SyncResult, name string) (store.Checkpoint, bool) {
 	return all.Checkpoints[i], true
 }
 
-// StoreError is an error of the database that a broker's client returns while it joins.
+// StoreError is an error of the database that the broker's client returns from a join.
 type StoreError struct{ Err error }
 
 func (e *StoreError) Error() string { return e.Err.Error() }

@@ -1,5 +1,5 @@
-// Package decide is the decision table of the inbox: from facts about a message it selects the next action.
-// It is pure: it uses no transaction, no store and no clock. testdata/table.txt has the printed table.
+// Package decide is the decision table of the inbox: it selects the next action from facts about a message.
+// It uses no transaction, no store and no clock. testdata/table.txt has the printed table.
 package decide
 
 import "github.com/skald-go/skald/store"
@@ -7,7 +7,7 @@ import "github.com/skald-go/skald/store"
 // Action is the next action on a message.
 type Action int
 
-// Actions. An action that ends a transaction without a commit rolls it back.
+// Actions. If an action ends the transaction but does not commit, it rolls back.
 const (
 	Stay                 Action = iota // do nothing: the message stays in its partition
 	Drop                               // do nothing: another process has the message
@@ -22,7 +22,8 @@ const (
 	CompareParked                      // compare it with the parked message or dead letter of its identity
 	Quarantine                         // put it into quarantine
 	Repeat                             // it is a duplicate: publish its answer again if Identity.Repeat selects it
-	// DecideByStep decides again with the step alone: a writer of the mark may not have recorded steps.
+	// DecideByStep decides again by the step alone, because the writer of the mark may not have changed the
+	// step.
 	DecideByStep
 	DeleteParked // delete its parked row
 	Commit       // commit the work of its handler
@@ -35,7 +36,7 @@ const (
 // Decision is an action and its effects.
 type Decision struct {
 	Do      Action
-	Ending  Ending        // unless the action fails
+	Ending  Ending        // the ending, unless the action fails
 	Mark    store.Outcome // the mark to write, or the reason of the quarantine
 	Step    Change
 	Commits bool // with DeleteParked: commit the change of the step by the intake
@@ -43,24 +44,24 @@ type Decision struct {
 	Settle  bool // settle the call of the step, so that the step can be undone
 }
 
-// Change changes the message's step. The zero value changes nothing.
+// Change is a change of the message's step. The zero value changes nothing.
 type Change struct {
 	To         store.StepState
-	From       []store.StepState // the required states; nil: the state before
-	ByMark     bool              // store the answer of the mark in the step, not the handler's
+	From       []store.StepState // the states that permit the change; nil permits only the state before
+	ByMark     bool              // the step gets the answer of the mark, not of the handler
 	IfAnswered bool              // change only if the handler returned a result
 }
 
 // Some reports whether there is a change.
 func (c Change) Some() bool { return c.To != store.StepAbsent }
 
-// rule applies if each fact of a message is in when.
+// rule applies to a message if when contains all its facts.
 type rule struct {
 	when Facts
 	then Decision
 }
 
-// Table decides. It is immutable and safe for concurrent use.
+// Table has the rules. It is immutable and safe for concurrent use.
 type Table struct{ takenIn, elsewhere, answered []rule }
 
 // New returns the table.
@@ -68,22 +69,24 @@ func New() *Table {
 	t := &Table{takenIn: takenIn(), elsewhere: elsewhere(), answered: answered()}
 	for _, rules := range [][]rule{t.takenIn, t.elsewhere, t.answered} {
 		for i := range rules {
-			rules[i].when = whole(rules[i].when)
+			rules[i].when = withOmitted(rules[i].when)
 		}
 	}
 	return t
 }
 
-// AfterIntake decides after an intake.
+// AfterIntake returns the decision after an intake.
 func (t *Table) AfterIntake(f Facts) Decision { return first(t.takenIn, f) }
 
-// AfterOtherMark decides about a claimed message with a step that another process or an import marked.
+// AfterOtherMark returns the decision about a claimed message with a step, after another process or an import
+// has marked it.
 func (t *Table) AfterOtherMark(f Facts) Decision { return first(t.elsewhere, f) }
 
-// AfterHandler decides after the handler returned.
+// AfterHandler returns the decision after the handler has returned.
 func (t *Table) AfterHandler(f Facts) Decision { return first(t.answered, f) }
 
-// first returns the decision of the first rule that applies. TestEverythingIsDecided proves that one does.
+// first returns the decision of the first rule that applies. TestEverythingIsDecided proves that there always
+// is one.
 func first(rules []rule, f Facts) Decision {
 	for i := range rules {
 		if f&^rules[i].when == 0 {
@@ -99,21 +102,21 @@ type Ending int
 // Endings.
 const (
 	Handled      Ending = iota // its effect is committed
-	Duplicate                  // it has a mark: it was finished before
+	Duplicate                  // it has a mark, so it was finished before
 	Rejected                   // its handler rejected it; the rejection is committed
-	Conflict                   // its identity came before with another payload; it is in quarantine
-	TooOld                     // a mark of it may have expired; it is in quarantine
+	Conflict                   // its identity was used with another payload; it is in quarantine
+	TooOld                     // its mark may have expired; it is in quarantine
 	Queued                     // it is parked behind other messages of its key
 	Later                      // its handler asked for a later retry; it is parked
 	Failed                     // it failed; it is parked
 	Dead                       // it failed for the last time; it is a dead letter
 	Again                      // nothing was written; it is retried immediately
-	Barred                     // its step was undone before it came; that is committed
+	Barred                     // its step was undone before it came; its mark is committed
 	Stale                      // its claim is lost: another process has it
-	Outage                     // an outage; nothing was written, or that is unknown
+	Outage                     // an outage; nothing was written, or it is unknown if anything was
 	NotParked                  // the store refused to park it, for an unknown reason; it stays
 	Full                       // no more messages may be parked; it stays
-	Broken                     // waiting cannot help: the consumer stops
+	Broken                     // a retry cannot help; the consumer stops
 	NotAttempted               // a message of a batch, not attempted; it stays
 	Calling                    // its outside call is stored; the attempt continues
 	Delayed                    // it failed temporarily, which does not count; it is parked

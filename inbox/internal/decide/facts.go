@@ -1,13 +1,17 @@
+// This file has the facts that the rules of the table test.
+
 package decide
 
 import "github.com/skald-go/skald/store"
 
-// Facts is a set of facts about a message, at most one of each group. A rule may have several facts of a
-// group: one of them must be true. A rule without a fact of a group ignores that group.
+// Facts is a set of facts about a message. It has at most one fact of each group. In a rule it may have
+// several facts of a group: one of them must be true for the message. If a rule has no fact of a group, it
+// ignores that group.
 type Facts uint64
 
-// The mark of the message. Fresh: it has none. Conflict: it belongs to another message. Kept: the message is
-// parked or a dead letter already. Behind: other messages of its key are parked. Stale: its claim is lost.
+// The mark of the message. Fresh means that there is none. Conflict means that another message has the
+// identity. Kept means that the message is parked or a dead letter. Behind means that other messages of its
+// key are parked. Stale means that its claim is lost.
 const (
 	MarkFresh Facts = 1 << iota
 	MarkDone
@@ -19,21 +23,23 @@ const (
 	MarkBehind
 	MarkStale
 
-	// Delivered is from the broker, Claimed is parked, Admitted was admitted from quarantine by an operator.
+	// Delivered means that the message comes from the broker, Claimed that it was parked. Admitted means that
+	// an operator admitted it from quarantine.
 	Delivered
 	Claimed
 	Admitted
 
-	// Unsuspected is the default. Suspect may have crashed its process, and could not be parked before its
-	// attempt.
+	// Unsuspected is the default. Suspect means that the message may have crashed its process, and could not
+	// be parked before its attempt.
 	Unsuspected
 	Suspect
 
-	// Handler is true if this build has a handler for the type.
+	// Handler means that this build has a handler for the type.
 	Handler
 	NoHandler
 
-	// NoStep has no step of a saga, Takes does one, Undoes undoes one.
+	// NoStep means that the message has no step of a saga. With DoesStep it does one, with UndoesStep it
+	// undoes one.
 	NoStep
 	DoesStep
 	UndoesStep
@@ -49,24 +55,24 @@ const (
 	StepUndone
 	StepTooOld
 
-	// OthersCall is a step in state calling by another message, OwnCall by this one. LostCall is by this one,
-	// but its row has no call.
+	// OthersCall means that another message made the call of a step in state calling. With OwnCall this
+	// message made it. With LostCall this message made it, but its parked row has no call.
 	OthersCall
 	OwnCall
 	LostCall
 
-	// Unasked is a message without an answer to its call; Accepted and Refused are such answers.
+	// Unasked means that the call of the message has no answer yet. Accepted and Refused are the answers.
 	Unasked
 	Accepted
 	Refused
 
-	// LegacyUnasked is a step before the lookup of LegacySteps, LegacyDone and LegacyNot are the results.
+	// LegacyUnasked means that LegacySteps has not been called. LegacyDone and LegacyNot are its results.
 	LegacyUnasked
 	LegacyDone
 	LegacyNot
 
-	// ReturnedNil and the following are results of the handler: nil, skald.RetryNow, a call to make,
-	// skald.Reject, skald.RetryAfter, another error.
+	// ReturnedNil and the following facts are results of the handler: nil, skald.RetryNow, a call to make,
+	// skald.Reject, skald.RetryAfter, or another error.
 	ReturnedNil
 	ReturnedRetryNow
 	ReturnedCall
@@ -77,14 +83,14 @@ const (
 	end
 )
 
-// groups returns the first fact of each group, and the end.
+// groups returns the first fact of each group, and then end.
 func groups() []Facts {
 	return []Facts{MarkFresh, Delivered, Unsuspected, Handler, NoStep, StepAbsent, OthersCall, Unasked,
 		LegacyUnasked, ReturnedNil, end}
 }
 
-// whole adds to a rule's condition all facts of each group that it does not name.
-func whole(when Facts) Facts {
+// withOmitted adds to a rule's condition all facts of the groups that the condition omits.
+func withOmitted(when Facts) Facts {
 	all := groups()
 	for i, first := range all[:len(all)-1] {
 		if group := all[i+1] - first; when&group == 0 {

@@ -2,17 +2,18 @@ package decide
 
 import "github.com/skald-go/skald/store"
 
-// In each of these lists the first rule that applies decides.
+// This file has the rules. In each list the first rule that applies decides.
 
 // takenIn returns the rules after an intake: by mark, then by step.
 func takenIn() []rule {
 	const (
-		open  = StepAbsent | StepParked | StepDead // the step is neither done nor barred
+		open  = StepAbsent | StepParked | StepDead // the step may still be done
 		reply = Accepted | Refused
 		kept  = Claimed | Admitted
 	)
 	return []rule{
-		{MarkFresh | Suspect, Decision{Do: Stay, Ending: Full}}, // it must be parked, but no more may be
+		// A suspect must be parked before its attempt, but no more messages may be parked.
+		{MarkFresh | Suspect, Decision{Do: Stay, Ending: Full}},
 		{MarkFresh | NoHandler, Decision{Do: ParkForOtherBuild, Ending: Queued}},
 		{MarkFresh | NoStep, Decision{Do: Handle}},
 		{MarkFresh | StepTooOld | Delivered | Claimed,
@@ -33,7 +34,7 @@ func takenIn() []rule {
 		{MarkFresh | open | LegacyUnasked, Decision{Do: AskLegacy}},
 		{MarkFresh | DoesStep | open | LegacyDone,
 			Decision{Do: CommitWithoutHandler, Ending: Duplicate, Mark: store.Done}},
-		// also a message that an operator admitted although its step may have expired
+		// This includes a message that an operator admitted although its step may have expired.
 		{MarkFresh | DoesStep, Decision{Do: Handle}},
 
 		{MarkFresh | UndoesStep | StepDone | StepTooOld, Decision{Do: Undo}},
@@ -41,7 +42,7 @@ func takenIn() []rule {
 		{MarkFresh | UndoesStep | StepDead, Decision{Do: CommitWithoutHandler, Ending: Handled,
 			Mark:    store.Done,
 			Requeue: true}},
-		// there is no effect to undo
+		// There is no effect to undo.
 		{MarkFresh | UndoesStep, Decision{Do: CommitWithoutHandler, Ending: Handled, Mark: store.Done}},
 
 		{kept | MarkTooOld | MarkKept | MarkBehind | MarkStale, Decision{Do: Drop, Ending: Stale}},
@@ -60,8 +61,8 @@ func takenIn() []rule {
 }
 
 // elsewhere returns the rules for a claimed message that an older build or an import marked, perhaps without
-// its step. The step changes according to the mark. But if the message's own call took effect, the step
-// records that.
+// changing its step. The step gets the state that the mark implies. But if the call of the message took
+// effect, the step records that effect.
 func elsewhere() []rule {
 	const (
 		own  = StepCalling | OwnCall | LostCall
@@ -83,7 +84,7 @@ func elsewhere() []rule {
 			Commits: true}
 	}
 	return []rule{
-		// the mark belongs to another message, and is irrelevant for this one
+		// The mark belongs to another message, so it is irrelevant for this one.
 		{MarkConflict | own | DoesStep | Refused, conflict(rejected)},
 		{MarkConflict | own | DoesStep, conflict(taken)},
 		{MarkConflict | own | UndoesStep | Refused, conflict(taken)},
@@ -91,22 +92,22 @@ func elsewhere() []rule {
 		{MarkConflict, conflict(Change{})},
 
 		{DoesStep | own | MarkRejected | MarkBarred | Refused, done(rejected)},
-		// the call took effect, so the step is done in spite of the mark
+		// The call took effect, so the step is done in spite of the mark.
 		{DoesStep | own | MarkRejected | MarkBarred, done(taken)},
 		{DoesStep | own | MarkDone, done(byMark(store.StepDone, store.StepCalling))},
 		{DoesStep | open | MarkDone, done(byMark(store.StepDone, store.StepDone))},
 		{DoesStep | open | MarkRejected, done(byMark(store.StepRejected, store.StepDone))},
 		{DoesStep | open | MarkBarred, done(byMark(store.StepBarred, store.StepDone))},
-		{DoesStep, done(Change{})}, // another message has done or barred the step
+		{DoesStep, done(Change{})}, // another message did or barred the step
 
 		{UndoesStep | own | MarkDone, done(undone)},
 		{UndoesStep | own | Refused, done(taken)},
 		{UndoesStep | own, done(undone)},
 		{UndoesStep | MarkRejected | MarkBarred, Decision{Do: DeleteParked,
-			Ending: Duplicate}}, // it undid nothing
+			Ending: Duplicate}}, // the message undid nothing
 		{UndoesStep | StepTooOld, Decision{Do: DeleteParked,
-			Ending: Duplicate}}, // or that is unknown
-		// the writer of the mark did not record this call
+			Ending: Duplicate}}, // it is unknown if the message undid anything
+		// The writer of the mark did not record this call.
 		{UndoesStep | StepCalling, Decision{Do: Wait, Ending: Later, Settle: true}},
 		{UndoesStep | StepDead, Decision{Do: DeleteParked, Ending: Duplicate, Commits: true, Requeue: true}},
 		{UndoesStep, done(Change{})},
@@ -133,8 +134,8 @@ func answered() []rule {
 		{ReturnedNil | UndoesStep | reply, commit(Change{To: store.StepUndone, From: calling})},
 		{ReturnedNil, commit(Change{})},
 
-		// A rejection takes effect only if the step was not barred meanwhile. A rejected undo by a call
-		// leaves the step done.
+		// A rejection takes effect only if the step was not barred meanwhile. If an undo by a call is
+		// rejected, the step stays done.
 		{ReturnedReject | DoesStep, reject(Change{To: store.StepRejected,
 			From: states(store.StepAbsent, store.StepParked, store.StepDead, store.StepCalling)})},
 		{ReturnedReject | UndoesStep | reply, reject(Change{To: store.StepDone, From: calling})},

@@ -71,7 +71,7 @@ const collisions = 8
 func (x *Executor[TTx]) attempt(ctx context.Context, e *partition.Entry) Result {
 	ctx, span := x.o.Telemetry.Process(ctx, &e.Message, e.Again+1)
 	begun := time.Now()
-	e.HintsNow, e.Begun = 0, begun
+	e.RetriesNow, e.Begun = 0, begun
 	most := collisions
 	if e.Troubled() { // after a collision it waits for a later attempt
 		most = 0
@@ -151,8 +151,8 @@ func (x *Executor[TTx]) take(ctx context.Context, e *partition.Entry) Result {
 	return x.carryOut(ctx, e, unit, intake)
 }
 
-// mostHintsNow is the maximum number of immediate retries after skald.RetryNow.
-const mostHintsNow = 16
+// mostRetriesNow is the maximum number of immediate retries after skald.RetryNow.
+const mostRetriesNow = 16
 
 // carryOut decides about e after the intake, runs its handler, and commits or parks e.
 func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit store.Unit[TTx],
@@ -189,12 +189,12 @@ func (x *Executor[TTx]) carryOut(ctx context.Context, e *partition.Entry, unit s
 	reply, err := x.run(withVersions(ctx, intake.Locks, unit.Found().Locks), e, unit)
 
 	// Commit or park.
-	a := answerOf(err, e.HintsNow < mostHintsNow && ctx.Err() == nil)
+	a := answerOf(err, e.RetriesNow < mostRetriesNow && ctx.Err() == nil)
 	switch d := x.table.AfterHandler(a.fact | x.stepFacts(e)); d.Do {
 	case decide.Commit:
 		return x.finish(ctx, e, unit, intake, reply)
 	case decide.RetryNow:
-		e.HintsNow++
+		e.RetriesNow++
 		if _, back := unit.Rollback(ctx); errors.Is(back, store.ErrLent) {
 			return x.fail(ctx, e, x.db.Apply, endedByHandler(e, back))
 		}

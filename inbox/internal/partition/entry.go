@@ -20,67 +20,69 @@ import (
 // Quarantine is the partition of messages that an operator admitted from quarantine.
 const Quarantine = "skald:quarantine"
 
-// Entry is one delivery on its way through the inbox.
+// Entry is one delivery while the inbox has it. It comes from the broker or, if Parked is set, from the
+// store.
 type Entry struct {
 	broker.Delivery
 	Chain *Chain
-	Nth   int64 // in the order of arrival
+	Nth   int64 // number in the order of arrival
 
-	Given   store.Identity // by Options.Identity.Of
-	Unknown error          // why it has no id
+	Given   store.Identity // the result of Options.Identity.Of
+	Unknown error          // why the entry has no id
 
-	// Parked is set if the entry was claimed: it comes from the store, not from the broker.
+	// Parked is set if the entry comes from the store. It is nil if the entry comes from the broker.
 	Parked     *store.Parked
-	Since      time.Time     // when the claim was sent: its lease begins then or later
-	Lease      time.Duration // of the claim
+	Since      time.Time     // when the claim was sent; its lease begins at that time or later
+	Lease      time.Duration // duration of the claim
 	Lasting    bool          // see the function Lasting
-	Prefetches bool          // it was not claimed, but prefetched with the first message of its key
+	Prefetches bool          // it was prefetched with the claimed message of its key
 
-	Retry bool      // it began as a failed message: see Troubled
+	Retry bool      // it was Troubled when its attempt began
 	Begun time.Time // when the current attempt began
 
-	Done      bool
-	Again     int  // attempts in a row that left it here: in an outage, or because it could not be parked
-	Full      bool // it could not be parked at the last attempt
+	Done      bool // it needs no more work in this process
+	Again     int  // attempts in a row after which it stayed here: in an outage, or not parked
+	Full      bool // the last attempt could not park it: too many messages are parked
 	Suspect   bool // it may have crashed a process
 	Alone     bool // it runs while no other message runs
 	Foreign   bool // this build has no handler for its type
-	Untyped   bool // it has no type, and no build has a handler for that
-	NoSharing bool // it shares no transaction: its handler makes a call, or hung in a batch
+	Untyped   bool // it has no type, and no build has a handler for messages without one
+	NoSharing bool // it needs a transaction of its own, because its handler makes a call
 
-	// The fields from here to First belong to the worker while it has the entry.
+	// While a worker has the entry, only the worker uses the following fields up to Failures.
 
-	Step      *store.Step // that it does or undoes; nil: none, or not known yet
-	PriorStep store.Step  // the state of Step before this attempt
-	Call      *store.Call // its current outside call; nil: none
-	Outcome   string      // of Call, to be settled now; "": none yet
-	Settled   bool        // the outcome was unknown for a while
-	Hints     int         // how often another process seemed to handle it
-	HintsNow  int         // the same, in this attempt
-	BusySince time.Time   // since when its entity is in use; zero: it is not
-	Refused   Refusals
-	First     store.Failure   // its first temporary failure, while it is not parked; zero: none
-	Failures  []store.Failure // all temporary failures at its place
+	Step       *store.Step // the step that it does or undoes; nil if there is none, or it is unknown
+	PriorStep  store.Step  // the state of Step before this attempt
+	Call       *store.Call // its current outside call, or nil
+	Outcome    string      // the outcome of Call to settle now; "" if there is none yet
+	Settled    bool        // the outcome was unknown for a while
+	Hints      int         // how often a hint named another process that handles it
+	RetriesNow int         // immediate retries after skald.RetryNow in this attempt
+	BusySince  time.Time   // when another transaction was first found to use its entity; zero if none
+	Refused    Refusals
+	First      store.Failure   // its first temporary failure before it was parked; zero if none
+	Failures   []store.Failure // all temporary failures before it was parked
 
-	Server  string // Partition.Server when a worker got the entry; "": any
-	session string // of this process when the entry came
+	Server  string // Partition.Server when a worker received the entry; "" if any server may handle it
+	session string // the session of this process when the entry came
 }
 
-// Refusals counts how often in a row a store refused to park a message for an unknown reason.
+// Refusals counts how often in a row the store refused to park a message for an unknown reason.
 type Refusals struct {
 	Times int
-	Since time.Time // the first
+	Since time.Time // the time of the first refusal
 }
 
-// Add counts one more.
+// Add counts one more refusal.
 func (r *Refusals) Add(now time.Time) {
 	if r.Times++; r.Times == 1 {
 		r.Since = now
 	}
 }
 
-// Last reports whether the next refusal makes the message a dead letter: it is at least the 16th, after 3
-// minutes or more. A failover or a migration is over by then.
+// Last reports whether the next refusal is the last one, so that the message becomes a dead letter. This is
+// the 16th refusal or a later one, at least 3 minutes after the first. A failover or a migration is over by
+// then.
 func (r *Refusals) Last(now time.Time) bool {
 	return r.Times+1 >= mostRefusals && now.Sub(r.Since) >= refusedFor
 }
@@ -90,18 +92,20 @@ const (
 	refusedFor   = 3 * time.Minute
 )
 
-// Uncounted reports whether attempts at p have failed since it was parked or requeued, and none counted.
+// Uncounted reports whether attempts at p have failed since it was parked or requeued, but none of the
+// failures counted.
 func Uncounted(p *store.Parked) bool {
 	return p.Dead == nil && p.Attempts == 0 && !p.First.At.IsZero() && !p.Last.At.Before(p.First.At)
 }
 
-// Lasting reports whether attempts at p have failed without counting, or for longer than free. Such a message
-// waits for others.
+// Lasting reports whether the failures of p do not count, or have continued for longer than free. Other
+// messages have priority over such a message.
 func Lasting(p *store.Parked, free time.Duration) bool {
 	return Uncounted(p) || p.Dead == nil && p.Attempts > 0 && p.Last.At.Sub(p.First.At) >= free
 }
 
-// Troubled reports whether e waits for others, because attempts at it failed without counting, or for long.
+// Troubled reports whether other messages have priority over e, because its failures do not count, or have
+// continued for long.
 func (e *Entry) Troubled() bool { return !e.First.At.IsZero() || e.Lasting }
 
 // Kind returns the topic and type of e.
@@ -112,7 +116,8 @@ func CompareKinds(a, b store.Kind) int {
 	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Type, b.Type))
 }
 
-// Identity returns the identity of a message. Without an id that is its position and a hash of key and data.
+// Identity returns the identity of a message. If the message has no id, this is its position and a hash of
+// key and data.
 func (e *Entry) Identity() store.Identity {
 	switch {
 	case e.Parked != nil:
@@ -125,8 +130,8 @@ func (e *Entry) Identity() store.Identity {
 	return store.Identity{Source: "skald:" + e.Partition, ID: id}
 }
 
-// Name returns the id of e for errors. Without an id it returns the quoted id of Identity: fingerprints of
-// errors ignore quoted text.
+// Name returns the id of e for errors. If e has no id, Name returns the quoted id of Identity, because
+// fingerprints of errors ignore quoted text.
 func (e *Entry) Name() string {
 	if e.ID != "" {
 		return Shown(e.ID)
@@ -134,7 +139,7 @@ func (e *Entry) Name() string {
 	return strconv.Quote(e.Identity().ID)
 }
 
-// Shown returns s for an error of one line: in quotes if a character of s cannot be printed.
+// Shown returns s for an error message of one line. It quotes s if a character of s cannot be printed.
 func Shown(s string) string {
 	hidden := func(r rune) bool { return !strconv.IsPrint(r) }
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, hidden) {
@@ -158,10 +163,11 @@ func (e *Entry) TooLarge() bool {
 // Size returns the bytes of e that count towards the limit of parked bytes.
 func (e *Entry) Size() int { return len(e.Key) + len(e.Data) }
 
-// Weight returns the memory of e in bytes.
+// Weight returns how many bytes of memory e uses.
 func (e *Entry) Weight() int { return column.Weight(&e.Message) }
 
-// InHandOf returns the session of this process that has e, or "" if it came before the partition was opened.
+// InHandOf returns the session of this process that claimed or received e. It returns "" if e came before the
+// partition was opened.
 func (e *Entry) InHandOf() string {
 	if e.Parked != nil {
 		return e.Parked.Session
@@ -177,7 +183,7 @@ func (e *Entry) CallKey() string {
 	return e.Parked.Call.Key
 }
 
-// Takes returns the step that e does, or nil if it does none or undoes one.
+// Takes returns the step that e does, or nil if e does no step or undoes one.
 func (e *Entry) Takes() *store.Step {
 	if e.Step == nil || e.Step.State == store.StepUndone {
 		return nil
@@ -185,7 +191,7 @@ func (e *Entry) Takes() *store.Step {
 	return e.Step
 }
 
-// Crowd notes whether e could not be parked, and counts such entries of its partition.
+// Crowd sets e.Full, and counts the entries of its partition with this field set.
 func (e *Entry) Crowd(full bool) {
 	switch l := e.Chain.Partition; {
 	case full && !e.Full:
@@ -199,7 +205,7 @@ func (e *Entry) Crowd(full bool) {
 // Admitted reports whether e comes from the quarantine.
 func (e *Entry) Admitted() bool { return e.Parked != nil && e.Parked.Partition == Quarantine }
 
-// Another reports whether e comes from the quarantine although another message has its identity.
+// Another reports whether e comes from the quarantine, and another message has its identity.
 func (e *Entry) Another() bool { return e.Admitted() && e.Given.Source == Quarantine }
 
 var (
@@ -231,7 +237,7 @@ func (e *Entry) Unreadable() error {
 	return nil
 }
 
-// Kept returns the fault to store with e, or "" if e can be read.
+// Kept returns the fault to store with e when it is parked, or "" if e can be read.
 func (e *Entry) Kept() string {
 	switch {
 	case e.Readable():

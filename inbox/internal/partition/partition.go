@@ -1,11 +1,12 @@
-// Package partition has an inbox's partitions in memory: their unfinished messages, the messages that may
-// start, the position up to which all are finished, and the limits at which partitions pause.
+// Package partition has the partitions of an inbox in memory. A partition has its unfinished messages, the
+// position up to which all messages are finished, and the limits at which it pauses.
 //
-// The messages of one key form a chain; only its head may run. A schedule has the chains with heads that may
-// start, in the order in which they came. The inbox acknowledges the finished messages at the head of a
-// partition.
+// The messages of one key form a chain. Only the first message of a chain, its head, may run. A Schedule has
+// the chains that may start, in the order in which their heads came. The inbox acknowledges the finished
+// messages at the start of a partition.
 //
-// All of it belongs to one goroutine. Only the entries of a job belong to its worker.
+// Only one goroutine uses this package. While a worker has a job, the entries of the job belong to the
+// worker.
 package partition
 
 import (
@@ -19,35 +20,35 @@ import (
 // Partition has the unacknowledged messages of one partition of the broker, in order.
 type Partition struct {
 	Name    string
-	Entries []*Entry // the unacknowledged ones, oldest first
-	Bytes   int      // memory of Entries
+	Entries []*Entry // the unacknowledged messages, oldest first
+	Bytes   int      // bytes of memory that Entries use
 	chains  map[string]*Chain
 	Paused  bool
 	Full    int  // entries that wait until more messages may be parked
-	Lost    bool // the broker took the partition away: jobs may end, but are not acknowledged
+	Lost    bool // the broker took it away: jobs may end, but the inbox cannot acknowledge them
 
-	// The following fields are the progress of the partition, and its checkpoint in the database.
+	// The following fields have the progress of the partition, and its checkpoint in the database.
 
-	Origin     string // of its positions; "": positions have no meaning after the connection
-	At         int64  // the first position that is not finished; -1: not known yet
-	Front      int64  // the position after the last begun one
-	Begun      int    // messages begun since the last checkpoint
-	Wanted     int64  // the position after the first one that waits for a checkpoint; 0: none waits
+	Origin     string // id of its positions at the broker; "" if they are valid for one connection only
+	At         int64  // the first position that is not finished; -1 if unknown
+	Front      int64  // the position after the last started message
+	Begun      int    // messages started since the last checkpoint
+	Wanted     int64  // the position after the first message that waits for a checkpoint; 0 if none waits
 	Open       bool   // the database has stored that this process occupies the partition
-	Server     string // the run of the database server at that time
-	Session    string // of this process at that time
+	Server     string // the run of the database server when the partition was opened
+	Session    string // the session of this process when the partition was opened
 	Checkpoint *store.Checkpoint
-	Trying     []string          // stamps of later checkpoints without an answer: one of them may be stored
-	Was        *store.Checkpoint // while the partition is not open: as its last owner left it
-	Foreign    bool              // its last owner did not leave it cleanly
-	Since      time.Time         // when it was gained
-	Shared     bool              // with other members: it is open immediately and has no checkpoint
+	Trying     []string          // stamps of later checkpoints that the store may have stored without an answer
+	Was        *store.Checkpoint // while the partition is not open: the last owner's checkpoint
+	Foreign    bool              // the last owner did not leave the partition cleanly
+	Since      time.Time         // when the broker assigned the partition
+	Shared     bool              // other members share it: it is always open and has no checkpoint
 	Looked     time.Time         // when Was was read
 
-	// Suspects is the end of the messages that may have crashed each process that died.
+	// Suspects is the position up to which messages may have crashed each process that died.
 	Suspects    int64
-	Redelivered bool            // instead of Suspects: messages that were delivered before are suspects
-	Tried       map[string]bool // keys with a suspect already
+	Redelivered bool            // redelivered messages are suspects; then Suspects is not used
+	Tried       map[string]bool // keys that have a suspect already
 }
 
 // New returns an empty partition.
@@ -73,7 +74,7 @@ func (l *Partition) Add(d broker.Delivery) *Entry {
 	return e
 }
 
-// Prefix removes the finished entries at the partition's head, and returns the last of them.
+// Prefix removes the finished entries at the start of the partition, and returns the last of them.
 func (l *Partition) Prefix() (last broker.Delivery, ok bool) {
 	n := 0
 	for n < len(l.Entries) && l.Entries[n].Done {
@@ -92,18 +93,19 @@ func (l *Partition) Prefix() (last broker.Delivery, ok bool) {
 	return last, true
 }
 
-// Covers reports whether a position may begin: the stored checkpoint must include it.
+// Covers reports whether the message at a position may start: the stored checkpoint must include it.
 func (l *Partition) Covers(position int64) bool {
 	return l.Origin == "" || l.Checkpoint != nil && position < l.Checkpoint.InFlightEnd
 }
 
-// Dirty reports whether the checkpoint has to be stored. A partition without an origin has none.
+// Dirty reports whether the checkpoint must be stored. A partition without an origin has no checkpoint.
 func (l *Partition) Dirty() bool {
 	return l.Open && l.Origin != "" && (l.At != l.Checkpoint.Position || l.Wanted > l.Checkpoint.InFlightEnd)
 }
 
-// Visited reports whether another process occupied the partition and left it cleanly between two looks. A
-// restored database has an older checkpoint than the last one seen; a rewound partition an earlier position.
+// Visited reports whether another process occupied the partition and left it cleanly between two looks. After
+// a restore of the database the checkpoint is older than the last one seen. After a rewind its position is
+// smaller. In both cases Visited returns false.
 func (l *Partition) Visited(s store.Checkpoint, ours string) bool {
 	seen := l.Checkpoint.At
 	if l.Was != nil && l.Was.At.After(seen) {
@@ -118,12 +120,12 @@ type Chain struct {
 	Partition *Partition
 	key       string // "" for a message without a key, which has its own chain
 	Queue     []*Entry
-	due       time.Time // of the head
-	nth       int64     // Entry.Nth of the head, while it is ready
+	due       time.Time // when the head is due
+	nth       int64     // Entry.Nth of the head while the chain is ready
 	Busy      bool      // the head is scheduled, waits or runs
 }
 
-// Pass removes the finished entries from the head of the chain. It returns false if the chain is empty.
+// Pass removes the finished entries from the start of the chain. It returns false if the chain is empty.
 func (c *Chain) Pass() bool {
 	for len(c.Queue) > 0 && c.Queue[0].Done {
 		c.Queue[0] = nil
@@ -135,14 +137,14 @@ func (c *Chain) Pass() bool {
 	return len(c.Queue) > 0
 }
 
-// Suspect marks entries that may have crashed a process: only the first unfinished message of a key can have
-// run. If the finished messages are not known, each message may be that first one.
+// Suspect marks the entries that may have crashed a process. Of each key, only the first unfinished message
+// can have run. If known is false, the finished messages are unknown, and each message may be that first one.
 func Suspect(es []*Entry, known bool) {
 	for _, e := range es {
 		l := e.Chain.Partition
 		switch {
 		case e.Done || !e.Readable():
-		case l.Shared: // the previous attempt may have run in any member
+		case l.Shared: // any member may have made the previous attempt
 			e.Suspect = e.Attempt > 0
 			continue
 		case l.Tried == nil:
@@ -162,14 +164,14 @@ func Suspect(es []*Entry, known bool) {
 // maxHeldBytes bounds the unacknowledged bytes of one partition.
 const maxHeldBytes = 16 << 20
 
-// Bound limits unacknowledged messages. Partitions pause at it.
+// Bound limits the unacknowledged messages. At the limit partitions pause.
 type Bound struct {
 	Unacknowledged int // deliveries of a partition
-	Bytes          int // of all partitions; at this limit each partition with more than its share pauses
+	Bytes          int // bytes of all partitions; at this limit each one with more than its share pauses
 }
 
-// Apply returns the partitions that have to pause now, and those that resume because they are at half of
-// their limit.
+// Apply returns the partitions that have to pause now. It also returns the paused partitions that resume
+// because they are at half of their limit.
 func (b Bound) Apply(all map[string]*Partition) (pause, resume []string) {
 	bytes := 0
 	for _, l := range all {

@@ -1,3 +1,5 @@
+// This file selects the chain that starts next.
+
 package partition
 
 import (
@@ -6,13 +8,13 @@ import (
 	"time"
 )
 
-// Schedule has the chains with heads that may start, or that wait for a time. The zero value is empty.
+// Schedule has the chains with a head that may start, or that waits for a time. The zero value is empty.
 type Schedule struct {
-	ready   readiness
-	retries readiness // chains with heads that have failed
-	waiting []*Chain  // chains with heads that are not due yet
+	ready   readyHeap
+	retries readyHeap // ready chains with a head that is Troubled
+	waiting []*Chain  // chains with a head that is not due yet
 	alarm   time.Time // the earliest due time of waiting
-	came    int64     // number of messages so far
+	came    int64     // number of messages that came so far
 }
 
 // Number numbers e in the order of arrival.
@@ -21,7 +23,7 @@ func (s *Schedule) Number(e *Entry) {
 	e.Nth = s.came
 }
 
-// Start adds the chains of es that are not busy yet.
+// Start adds the chains of es that are not busy.
 func (s *Schedule) Start(es []*Entry) {
 	for _, e := range es {
 		if c := e.Chain; !c.Busy && c.Pass() {
@@ -31,7 +33,7 @@ func (s *Schedule) Start(es []*Entry) {
 	}
 }
 
-// Add makes c ready. C has a head.
+// Add makes c ready. The caller ensures that c is not empty.
 func (s *Schedule) Add(c *Chain) {
 	if c.Queue[0].Troubled() {
 		s.retries.add(c)
@@ -40,16 +42,16 @@ func (s *Schedule) Add(c *Chain) {
 	s.ready.add(c)
 }
 
-// Retries returns the number of ready chains with a head that has failed. Len, First and Drop ignore them.
+// Retries returns the number of ready chains with a Troubled head. Len, First and Drop ignore these chains.
 func (s *Schedule) Retries() int { return len(s.retries) }
 
-// FirstRetry is First for chains with a head that has failed.
+// FirstRetry returns the first of the ready chains with a Troubled head, or nil.
 func (s *Schedule) FirstRetry() *Chain { return s.retries.first() }
 
-// DropRetry is Drop for chains with a head that has failed.
+// DropRetry removes the chain that FirstRetry returns.
 func (s *Schedule) DropRetry() { s.retries.drop() }
 
-// InPlace returns how many chains wait for a time, or have a head that has failed.
+// InPlace returns how many chains wait for a time, or have a Troubled head.
 func (s *Schedule) InPlace() int { return len(s.waiting) + len(s.retries) }
 
 // Len returns the number of ready chains.
@@ -58,13 +60,13 @@ func (s *Schedule) Len() int { return len(s.ready) }
 // First returns the ready chain with the earliest head, or nil. The chain stays in the schedule.
 func (s *Schedule) First() *Chain { return s.ready.first() }
 
-// Drop removes the first ready chain.
+// Drop removes the chain that First returns.
 func (s *Schedule) Drop() { s.ready.drop() }
 
 // Heads returns all ready chains, in no order.
 func (s *Schedule) Heads() []*Chain { return slices.Concat(s.ready, s.retries) }
 
-// Hold makes c wait until it is due.
+// Hold makes c wait until the time due.
 func (s *Schedule) Hold(c *Chain, due time.Time) {
 	c.due, c.Busy = due, true
 	if len(s.waiting) == 0 || due.Before(s.alarm) {
@@ -73,7 +75,8 @@ func (s *Schedule) Hold(c *Chain, due time.Time) {
 	s.waiting = append(s.waiting, c)
 }
 
-// Wake makes the due chains ready. It returns the time until the next one is due, or false if none waits.
+// Wake makes the due chains ready. It returns the time until the next chain is due. Some is false if no chain
+// waits.
 func (s *Schedule) Wake(now time.Time) (wait time.Duration, some bool) {
 	if len(s.waiting) == 0 || now.Before(s.alarm) {
 		return s.alarm.Sub(now), len(s.waiting) > 0
@@ -99,7 +102,7 @@ func (s *Schedule) Wake(now time.Time) (wait time.Duration, some bool) {
 // Clear removes all chains.
 func (s *Schedule) Clear() { *s = Schedule{came: s.came} }
 
-// Begin notes that a worker gets job, and returns it.
+// Begin records that a worker receives job, and returns job.
 func Begin(job []*Entry) []*Entry {
 	for _, e := range job {
 		l := e.Chain.Partition
@@ -109,15 +112,15 @@ func Begin(job []*Entry) []*Entry {
 	return job
 }
 
-// readiness is a heap of ready chains, the one with the earliest head first. Messages that came first finish
-// first, so the position of a partition advances, and few begun messages lie behind it.
-type readiness []*Chain
+// readyHeap is a heap of ready chains. The chain with the earliest head is first. So the messages that came
+// first finish first, the position of a partition advances, and few started messages are after it.
+type readyHeap []*Chain
 
-func (r readiness) Len() int           { return len(r) }
-func (r readiness) Less(i, j int) bool { return r[i].nth < r[j].nth }
-func (r readiness) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
-func (r *readiness) Push(c any)        { *r = append(*r, c.(*Chain)) }
-func (r *readiness) Pop() any {
+func (r readyHeap) Len() int           { return len(r) }
+func (r readyHeap) Less(i, j int) bool { return r[i].nth < r[j].nth }
+func (r readyHeap) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
+func (r *readyHeap) Push(c any)        { *r = append(*r, c.(*Chain)) }
+func (r *readyHeap) Pop() any {
 	last := len(*r) - 1
 	c := (*r)[last]
 	(*r)[last] = nil
@@ -126,13 +129,13 @@ func (r *readiness) Pop() any {
 }
 
 // add adds c, which has a head.
-func (r *readiness) add(c *Chain) {
+func (r *readyHeap) add(c *Chain) {
 	c.nth = c.Queue[0].Nth
 	heap.Push(r, c)
 }
 
 // first returns the chain with the earliest head, or nil.
-func (r readiness) first() *Chain {
+func (r readyHeap) first() *Chain {
 	if len(r) == 0 {
 		return nil
 	}
@@ -140,4 +143,4 @@ func (r readiness) first() *Chain {
 }
 
 // drop removes the first chain.
-func (r *readiness) drop() { heap.Pop(r) }
+func (r *readyHeap) drop() { heap.Pop(r) }
