@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Note returns the call that records an operator's action.
+// Note returns the call that records an action of an operator.
 func Note(pg *sqlexec.DB, a *store.Audit) sqlexec.Call {
 	id := sqlexec.Identity(a.Consumer, a.Identity)
 	return pg.Call("InsertAudit",
@@ -20,7 +20,7 @@ func Note(pg *sqlexec.DB, a *store.Audit) sqlexec.Call {
 			id...), sqlexec.StorableText(a.Run))...)
 }
 
-// List lists the actions of operators.
+// List lists the actions of operators: those of q.Run in order, or otherwise the latest before q.Before.
 func List(ctx context.Context, pg *sqlexec.DB, q store.AuditQuery, limit int) (out []store.Audit, err error) {
 	read := pg.Call("AuditedLast", cmp.Or(q.Before, math.MaxInt64), int32(limit))
 	if q.Run != "" {

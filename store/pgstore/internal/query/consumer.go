@@ -10,7 +10,7 @@ import (
 // Consumers has the consumers of one database.
 type Consumers struct {
 	pg       *sqlexec.DB
-	recovery *Recovery // explains why a partition cannot be taken
+	recovery *Recovery // explains why a process cannot take a partition
 }
 
 // NewConsumer returns the consumers of pg.

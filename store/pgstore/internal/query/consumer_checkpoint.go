@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// spotting returns the calls that read a consumer's checkpoints, with the named statement, and that identify
-// the server.
+// spotting returns two calls: statement, which reads the checkpoints of a consumer, and one that identifies
+// the server. A consumer compares the server to detect lost commits after a fail-over.
 func (c *Consumers) spotting(statement, consumer string, out *store.SyncResult) []sqlexec.Call {
 	server := c.pg.Call("Server")
 	server.Scan = func(row sqlexec.Scanner) error {
@@ -41,7 +41,7 @@ func (c *Consumers) Read(consumer string, out *store.SyncResult) []sqlexec.Call 
 	return c.spotting("Checkpoints", consumer, out)
 }
 
-// ServerStart returns the start time of the server in SyncResult.Server; nil if server is not valid.
+// ServerStart returns the start time in server, a SyncResult.Server; nil if server is not valid.
 func ServerStart(server string) *time.Time {
 	at, _, _ := strings.Cut(server, "/")
 	if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
@@ -50,18 +50,18 @@ func ServerStart(server string) *time.Time {
 	return nil
 }
 
-// tablesOf returns the number of the database and the name of the tables in SyncResult.Server.
+// tablesOf returns the number of the database and the id of the tables in server, a SyncResult.Server.
 func tablesOf(server string) (database int64, tables string) {
 	_, rest, _ := strings.Cut(server, "/")
 	number, tables, _ := strings.Cut(rest, "/")
 	database, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
-		return 0, tables // no database has this number
+		return 0, tables // no database has the number 0
 	}
 	return database, tables
 }
 
-// SyncConsumer exchanges the state of a consumer's process with the database: one round trip.
+// SyncConsumer writes the state of a consumer's process and reads that of the consumer: one round trip.
 func (c *Consumers) SyncConsumer(ctx context.Context, a store.SyncRequest) (out store.SyncResult, err error) {
 	var l lists
 	for i := range a.Checkpoints {
@@ -91,7 +91,8 @@ func (c *Consumers) SyncConsumer(ctx context.Context, a store.SyncRequest) (out 
 		calls = append(calls, c.heartbeat(a.Consumer, *a.Heartbeat, &out)...)
 	}
 	if err = c.pg.Short(ctx, "sync the consumer", calls...); a.Take && sqlexec.Lost(err) {
-		err = cmp.Or(c.pg.Short(ctx, "sync the consumer", c.recovery.Behind()...), err) // the reason
+		// Behind returns the reason as an error.
+		err = cmp.Or(c.pg.Short(ctx, "sync the consumer", c.recovery.Behind()...), err)
 	}
 	if err != nil {
 		return store.SyncResult{}, err
@@ -99,7 +100,7 @@ func (c *Consumers) SyncConsumer(ctx context.Context, a store.SyncRequest) (out 
 	return out, nil
 }
 
-// Control returns the calls that store an instruction for the processes of a consumer.
+// Control returns the calls that store an instruction, such as a pause, for the processes of a consumer.
 func (c *Consumers) Control(o *store.Control) (calls []sqlexec.Call) {
 	for i := range o.Checkpoints {
 		var l lists
@@ -117,7 +118,7 @@ func (c *Consumers) Rewind(r *store.Rewind) sqlexec.Call {
 		sqlexec.StorableText(r.Origin), r.Position, sqlexec.StorableText(r.Stamp))
 }
 
-// lists has the columns of checkpoints.
+// lists has checkpoints as arrays, one for each column.
 type lists struct {
 	partitions, origins, sessions, notes []string
 	positions, reaches                   []int64

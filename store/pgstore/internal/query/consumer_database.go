@@ -9,7 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Database identifies the database by values that survive a restart, a fail-over and a physical backup.
+// Database identifies the database by values that stay the same after a restart, a fail-over and a restore of
+// a physical backup.
 func (c *Consumers) Database(ctx context.Context) (store.Database, error) {
 	if c.pg.Err != nil {
 		return store.Database{}, c.pg.Err

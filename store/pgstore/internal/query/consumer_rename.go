@@ -10,9 +10,10 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Rename moves the rows of a consumer to another name. It first checks the conditions; the transaction that
-// moves the rows checks them again. The marks take most of the time, because each mark is rewritten with its
-// entries in two indexes.
+// Rename moves the rows of a consumer to another name, if no process of either consumer is active. It checks
+// the conditions first without locks, and again in the transaction that moves the rows. If they do not hold,
+// it moves nothing, and out.Done is false. Most of the time goes to marks, because each has entries in two
+// indexes.
 func (c *Consumers) Rename(ctx context.Context, r store.Rename) (out store.Renamed, err error) {
 	was, is := sqlexec.Name(r.Old), sqlexec.Name(r.New)
 	err = c.pg.Short(ctx, "count the rows of consumers", c.pg.Call("Patient"), c.countRows(was, &out.Old),
@@ -36,6 +37,7 @@ func (c *Consumers) Rename(ctx context.Context, r store.Rename) (out store.Renam
 	return out, err
 }
 
+// countRows returns the call that counts the rows of a consumer in each table into b.
 func (c *Consumers) countRows(consumer string, b *store.ConsumerRows) sqlexec.Call {
 	read := c.pg.Call("Belongings", consumer, control.Prefix)
 	read.Scan = func(row sqlexec.Scanner) error {

@@ -8,7 +8,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// heartbeat returns the calls that write a heartbeat and read the types recorded before it.
+// heartbeat returns the calls that write a heartbeat with the types that a process handles. They also read
+// the types that all processes of the consumer recorded before.
 func (c *Consumers) heartbeat(consumer string, b store.Heartbeat, out *store.SyncResult) []sqlexec.Call {
 	read := c.pg.Call("Types", sqlexec.Name(consumer))
 	read.Scan = func(row sqlexec.Scanner) error {
@@ -33,7 +34,7 @@ func (c *Consumers) heartbeat(consumer string, b store.Heartbeat, out *store.Syn
 	return calls
 }
 
-// Unhandled lists the types of waiting messages that were left to another build.
+// Unhandled lists the types of messages that wait for another build, because no process so far handles them.
 func (c *Consumers) Unhandled(ctx context.Context) (out []store.UnhandledKind, err error) {
 	read := c.pg.Call("LeftTypes")
 	read.Scan = func(row sqlexec.Scanner) error {

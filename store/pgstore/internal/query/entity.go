@@ -16,8 +16,8 @@ type Entities struct{ pg *sqlexec.DB }
 // NewEntity returns the entities of pg.
 func NewEntity(pg *sqlexec.DB) *Entities { return &Entities{pg} }
 
-// Locked has the entities that a transaction has locked, with their versions. Each is raised once per
-// transaction. 0 means that only the server has the version yet.
+// Locked has the versions of the entities that a transaction has locked, by space and key. A transaction
+// raises a version once. 0 means that the client does not have the version.
 type Locked map[[2]string]int64
 
 func byEntity(a, b store.Lock) int {
@@ -26,7 +26,7 @@ func byEntity(a, b store.Lock) int {
 
 func args(l store.Lock) []any { return []any{sqlexec.Name(l.Space), sqlexec.Key(l.Key)} }
 
-// LockedBy returns the entities that an intake has locked.
+// LockedBy returns the entities that the intake in has locked.
 func LockedBy(in store.Intake, found store.Found) Locked {
 	if len(in.Locks) == 0 {
 		return nil
@@ -38,7 +38,7 @@ func LockedBy(in store.Intake, found store.Found) Locked {
 	return out
 }
 
-// Take appends to calls one call for each entity, which locks the entity.
+// Take appends to calls one call for each entity. The call locks the entity and writes its version to found.
 func (c *Entities) Take(calls []sqlexec.Call, locks []store.Lock, found []int64) []sqlexec.Call {
 	last := -1
 	for _, i := range sqlexec.Order(locks, byEntity) {
@@ -53,6 +53,7 @@ func (c *Entities) Take(calls []sqlexec.Call, locks []store.Lock, found []int64)
 	return calls
 }
 
+// chain returns a scan function that also calls then after each row.
 func chain(scan func(sqlexec.Scanner) error, then func()) func(sqlexec.Scanner) error {
 	return func(row sqlexec.Scanner) error {
 		if err := scan(row); err != nil {
@@ -63,7 +64,7 @@ func chain(scan func(sqlexec.Scanner) error, then func()) func(sqlexec.Scanner) 
 	}
 }
 
-// TakeMany returns the call that locks entities, each once.
+// TakeMany returns the call that locks each entity once and writes the versions to found.
 func (c *Entities) TakeMany(locks []store.Lock, found []int64) []sqlexec.Call {
 	if len(locks) == 0 {
 		return nil
@@ -95,7 +96,8 @@ func (c *Entities) TakeMany(locks []store.Lock, found []int64) []sqlexec.Call {
 	return []sqlexec.Call{lock}
 }
 
-// Guard returns calls that lock entities which are not locked yet, and compare versions.
+// Guard returns the calls that lock the entities that are not in have. They fail if an entity does not have
+// the version in locks; the version 0 allows any version. Guard adds the entities to have.
 func (c *Entities) Guard(locks []store.Lock, have *Locked) ([]sqlexec.Call, error) {
 	var calls []sqlexec.Call
 	for _, i := range sqlexec.Order(locks, byEntity) {

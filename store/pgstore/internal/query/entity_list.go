@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// entityPages is the maximum number of pages of the table that are searched for locked entities.
+// entityPages is the maximum number of pages of skald_entity that List searches for locked entities.
 const entityPages = 1000
 
-// List lists locked entities and reserved keys: one round trip.
+// List lists locked entities and reserved keys: one round trip. out.Part is true if the table has more pages.
 func (c *Entities) List(ctx context.Context, q store.LockQuery, most int) (out store.Locks, err error) {
 	out.Supported = true
 	limit := int32(most)

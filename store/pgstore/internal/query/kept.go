@@ -1,5 +1,5 @@
-// This file has the messages that the store keeps for consumers: parked ones, dead letters and the
-// quarantine. Messages of one key stay in order, because each transaction that handles one locks the key.
+// The files kept*.go have parked messages, dead letters and the quarantine. Messages of one key stay in
+// order, because each transaction that handles a message locks its key.
 
 package query
 
@@ -9,11 +9,12 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// ofKey selects the messages for a search by key. Two partial indexes cover them.
+// ofKey is the FROM clause for a search by key. It has two parts, because two partial indexes cover the
+// messages.
 const ofKey = `(SELECT * FROM /*schema*/skald_parked WHERE blocks_key
 	UNION ALL SELECT * FROM /*schema*/skald_parked WHERE NOT blocks_key AND bytes >= 0) AS k`
 
-// choices derives the variants of the statements that list messages.
+// choices completes the statements that list messages, and adds their variants for a search by key.
 func choices(raw map[string]string) {
 	for _, name := range []string{"Parked", "ParkedEnd"} {
 		raw[name+"OfKey"] = strings.ReplaceAll(raw[name], "/*from*/", ofKey)
@@ -24,5 +25,5 @@ func choices(raw map[string]string) {
 // Parked has the parked messages, dead letters and quarantine of one database.
 type Parked struct{ pg *sqlexec.DB }
 
-// NewParked returns the kept messages of pg.
+// NewParked returns the parked messages of pg.
 func NewParked(pg *sqlexec.DB) *Parked { return &Parked{pg} }

@@ -12,7 +12,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// scanKept reads a row of the statements Claim or Parked.
+// scanKept reads a row of the statements Claim or Parked. If the envelope of a message is unreadable, it sets
+// Fault.
 func scanKept(row sqlexec.Scanner) (p store.Parked, err error) {
 	var (
 		env, key, data        []byte
@@ -33,7 +34,7 @@ func scanKept(row sqlexec.Scanner) (p store.Parked, err error) {
 	}
 	sqlexec.Handles(&p.Consumer, &p.Source, &p.ID)
 	if p.Message, err = column.OpenEnvelope(env, key,
-		data); err != nil { // a fault of this row only, so other rows are read
+		data); err != nil { // not an error of scanKept, so that the list can continue with other rows
 		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: key, Data: data},
 			sqlexec.Fault(err)
 	}
@@ -54,7 +55,7 @@ func scanKept(row sqlexec.Scanner) (p store.Parked, err error) {
 	return p, nil
 }
 
-// joined returns kinds in the form that statements compare.
+// joined returns each kind as one text, as the statements compare it.
 func joined(kinds []store.Kind) []string {
 	out := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -77,7 +78,7 @@ func (c *Parked) Claim(ctx context.Context, w store.ClaimRequest, also ...sqlexe
 	claim.Scan = func(row sqlexec.Scanner) error {
 		p, err := scanKept(row)
 		if n := len(out.Parked); n >= few && n == cap(out.Parked) {
-			// if there are more than a few, there are usually all
+			// with more than a few messages, a claim usually returns all that were requested
 			out.Parked = slices.Grow(out.Parked, most.Keys+most.PrefetchAll-n)
 		}
 		out.Parked = append(out.Parked, p)

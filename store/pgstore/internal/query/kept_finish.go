@@ -9,14 +9,14 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// taken identifies a message of an intake that has locked the key of the message.
+// taken identifies a message of an intake. The intake has locked the key of that message.
 type taken struct {
 	consumer string
 	store.Identity
 }
 
-// TakenOf returns the messages of the intake, which has locked their keys. It returns nil if es finish no
-// messages.
+// TakenOf returns the messages whose keys the intake with marks has locked, so that finishing them needs no
+// lock. It returns nil if es finish no messages.
 func TakenOf(marks []store.Mark, es []store.Effect) map[taken]bool {
 	if len(marks) == 0 || !slices.ContainsFunc(es, func(e store.Effect) bool { return e.Finish != nil }) {
 		return nil
@@ -30,9 +30,9 @@ func TakenOf(marks []store.Mark, es []store.Effect) map[taken]bool {
 	return out
 }
 
-// FinishUnordered returns the calls that change the parked messages of e without choosing the next message of
-// their keys. If a rival has changed these messages, the transaction fails, even if its snapshot does not
-// show the change.
+// FinishUnordered returns the calls that change the parked messages of e, but do not choose the next message
+// of their keys. It is for transactions above READ COMMITTED. If a rival has changed these messages, the
+// transaction fails, even if its snapshot does not include the change.
 func (c *Parked) FinishUnordered(e store.Effect) (calls []sqlexec.Call) {
 	if r := e.Requeue; r != nil {
 		id := sqlexec.Identity(r.Consumer, r.Identity)
@@ -51,7 +51,7 @@ func finishArgs(f *store.Finish) []any {
 }
 
 // FinishMany returns the calls that finish claimed messages of one consumer together. It returns nil if es
-// need single calls.
+// finish fewer than two messages, or if a message needs its own call.
 func (c *Parked) FinishMany(es []store.Effect, ours map[taken]bool) []sqlexec.Call {
 	var all []*store.Finish
 	for i := range es {
@@ -72,7 +72,7 @@ func (c *Parked) FinishMany(es []store.Effect, ours map[taken]bool) []sqlexec.Ca
 	var asked, locked sqlexec.Identities
 	var places []int64
 	var tries []int32
-	var calls []string // the keys of their external calls
+	var calls []string // the key of the external call of each message
 	for i, f := range all {
 		if asked.Add(f.Identity, i); !ours[taken{f.Consumer, f.Identity}] {
 			locked.Add(f.Identity, i)

@@ -10,8 +10,9 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// KeyLock returns the number of the advisory lock for a consumer's key, or for a message without a key. If
-// two keys share a number, they only wait for each other.
+// KeyLock returns the number of the advisory lock for a key of a consumer, or for a message without a key.
+// The number is a hash. If two keys have the same number, their messages wait for each other, which is
+// harmless.
 func (c *Parked) KeyLock(consumer string, id store.Identity, key []byte) int64 {
 	var room [256]byte // enough for most keys, so that no memory is allocated
 	b := room[:0]
@@ -33,7 +34,7 @@ func (c *Parked) keyOrderArgs(m *store.Mark) []any {
 		sqlexec.Name(m.ID), sqlexec.MessageKey(m.Key), tries(m)}
 }
 
-// tries returns the attempts that m was claimed with; nil for a message from the broker.
+// tries returns the number of attempts of m at its claim; nil for a message from the broker.
 func tries(m *store.Mark) *int32 {
 	if m.KeyOrder != store.Retrying {
 		return nil
@@ -42,8 +43,8 @@ func tries(m *store.Mark) *int32 {
 	return &n
 }
 
-// TakeKeyOrders returns the calls that lock the keys of marks in one order, and read whether each message may
-// be taken.
+// TakeKeyOrders returns the calls that lock the keys of marks, in the order of the locks. They write to found
+// whether a message must wait for an earlier message of its key.
 func (c *Parked) TakeKeyOrders(marks []store.Mark, found []store.Verdict) []sqlexec.Call {
 	var calls []sqlexec.Call
 	for i := range marks {
@@ -64,7 +65,8 @@ func (c *Parked) TakeKeyOrders(marks []store.Mark, found []store.Verdict) []sqle
 	return calls
 }
 
-// GuardKeyOrder returns the call that locks the key of a mark, or fails.
+// GuardKeyOrder returns the call that locks the key of m. The call fails if m must wait for an earlier
+// message.
 func (c *Parked) GuardKeyOrder(m *store.Mark) []sqlexec.Call {
 	if m.KeyOrder == store.Anytime {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// choice has the conditions of a list of messages, with their arguments.
+// choice builds the WHERE conditions of a list of messages, with their arguments.
 type choice struct {
 	where strings.Builder
 	args  []any
@@ -26,7 +26,7 @@ func (w *choice) add(how, condition, as string, arg any) {
 	w.where.WriteString(how + strings.ReplaceAll(condition, "?", "$"+strconv.Itoa(len(w.args))+"::"+as))
 }
 
-// byIndex adds the conditions that an index supports.
+// byIndex adds the conditions of what that an index supports.
 func (w *choice) byIndex(what *store.ParkedQuery) {
 	if what.Consumer != "" {
 		w.is("consumer = ?", "text", sqlexec.Name(what.Consumer))
@@ -47,7 +47,7 @@ func (w *choice) byIndex(what *store.ParkedQuery) {
 		w.where.WriteString(" AND dead_at IS NULL")
 	}
 	switch {
-	case what.Failed && what.Dead != nil && !*what.Dead: // as in the index
+	case what.Failed && what.Dead != nil && !*what.Dead: // the condition of the partial index
 		w.where.WriteString(" AND (attempts > 0 OR last_at >= first_at)")
 	case what.Failed:
 		w.where.WriteString(" AND (attempts > 0 OR dead_at IS NULL AND last_at >= first_at)")
@@ -57,7 +57,7 @@ func (w *choice) byIndex(what *store.ParkedQuery) {
 	}
 }
 
-// byRow adds the conditions that the database checks for each row.
+// byRow adds the conditions of what that the database must check for each row.
 func (w *choice) byRow(what *store.ParkedQuery) {
 	for _, c := range [][2]string{{"topic = ?", what.Topic}, {"type = ?", what.Type},
 		{"kind = ?", what.Kind}} {
@@ -71,16 +71,16 @@ func (w *choice) byRow(what *store.ParkedQuery) {
 	if !what.DeadTo.IsZero() {
 		w.is("dead_at < ?", "timestamptz", sqlexec.Moment(what.DeadTo))
 	}
-	if column.IsHandle(what.About) { // no envelope has a handle
+	if column.IsHandle(what.About) { // an envelope has the ID itself and never a handle
 		w.is("id = ?", "text", sqlexec.Name(what.About))
-	} else if what.About != "" { // other parts of an envelope may have that text, too: see List
+	} else if what.About != "" { // other parts of an envelope may also have that text, so List checks again
 		w.is("(id = ?", "text", sqlexec.Name(what.About))
 		w.or("position(convert_to(?, 'UTF8') IN envelope) > 0)", "text",
 			sqlexec.StorableText(column.Within(what.About)))
 	}
 }
 
-// List lists messages. The second result is the last examined place if Scan ended the list, otherwise 0.
+// List lists messages. to is the last examined place if the limit Scan ended the list, otherwise 0.
 func (c *Parked) List(ctx context.Context, what store.ParkedQuery,
 	most int) (out []store.Parked, to int64, err error) {
 	if c.pg.Err != nil {
@@ -120,7 +120,7 @@ func (c *Parked) List(ctx context.Context, what store.ParkedQuery,
 	}
 	err = c.pg.Short(ctx, "list parked messages", kept)
 	switch {
-	case len(out) == most: // the next list begins after the last one
+	case len(out) == most: // the caller continues after the last message, without to
 		to = 0
 	case read == most:
 		to = last

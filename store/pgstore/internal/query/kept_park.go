@@ -14,8 +14,9 @@ const (
 	maxStack = 16 << 10 // bytes of a stack
 )
 
-// Change returns the calls for the changes of e to parked messages. If together is true, FinishMany has
-// already handled the Finish of e. The keys of the messages in ours are already locked.
+// Change returns the calls for the changes of e to parked messages. If together is true, FinishMany already
+// returned the calls for the Finish of e. The transaction has already locked the keys of the messages in
+// ours.
 func (c *Parked) Change(e *store.Effect, together bool, ours map[taken]bool) (calls []sqlexec.Call,
 	err error) {
 	change := func(name string, id []any, more ...any) {
@@ -63,6 +64,7 @@ func (c *Parked) requeue(r *store.Requeue, id []any) sqlexec.Call {
 		narrow(r.Attempts))...)
 }
 
+// narrow returns n for an integer column.
 func narrow(n *int) *int32 {
 	if n == nil {
 		return nil
@@ -104,7 +106,7 @@ func (c *Parked) insertKept(k *store.Park) ([]sqlexec.Call, error) {
 		column.EncodeFailures(k.Failures))...)), nil
 }
 
-// claimArgs returns the guard of a claim; for nil no guard.
+// claimArgs returns the arguments of the guard that a message is still claimed by c. nil means no guard.
 func claimArgs(c *store.Claim) []any {
 	if c == nil {
 		return []any{(*int32)(nil), ""}
@@ -113,7 +115,7 @@ func claimArgs(c *store.Claim) []any {
 	return []any{&n, sqlexec.StorableText(c.Session)}
 }
 
-// stateArgs returns the columns that an attempt changes, from attempts on.
+// stateArgs returns the values of the columns that an attempt changes, beginning with attempts.
 func stateArgs(p *store.Parked) []any {
 	d, dead := store.Death{BlocksKey: true}, (*time.Time)(nil)
 	if p.Dead != nil {

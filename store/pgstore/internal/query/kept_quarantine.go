@@ -37,7 +37,7 @@ func apartArgs(q *store.Quarantined) []any {
 	return []any{sqlexec.Name(q.Consumer), sqlexec.Name(q.Source), sqlexec.Name(q.ID), q.Fingerprint}
 }
 
-// Quarantined lists messages in quarantine.
+// Quarantined lists messages in the quarantine.
 func (c *Parked) Quarantined(ctx context.Context, q store.QuarantineQuery, most int) ([]store.Quarantined,
 	error) {
 	var out []store.Quarantined

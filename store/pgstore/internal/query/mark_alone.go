@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// alone returns the calls of an intake with the single mark m. Two statements are for the usual case; the
-// other statements run only in other cases. The usual case is a new message, or a claimed message that has
-// not changed since the claim. The result is nil if m needs other calls. The transaction must be READ
-// COMMITTED, because it must read the rows that a rival wrote before the rival released the key.
+// alone returns the calls of an intake with the single mark m, or nil if m needs other calls. Usually the
+// message is new, or it was claimed and has not changed since the claim. Then two statements are enough, and
+// the others are not needed. The transaction must be READ COMMITTED, because the second statement must read
+// the rows that a rival wrote before the rival released the key.
 func (c *Marks) alone(m *store.Mark, v *store.Verdict) ([]sqlexec.Call, error) {
 	tries := tries(m)
 	if m.KeyOrder == store.Anytime || m.Keep > 0 || tries != nil && !m.Held {

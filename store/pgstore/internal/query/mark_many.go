@@ -7,12 +7,12 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// An intake of many messages needs only a few statements. They lock the keys, then insert the marks, then
-// lock the entities, each in one order. A parked or dead message gets no mark, so that the others can be
-// committed.
+// This file has the intake of many messages. It needs only a few statements, which lock the keys, insert the
+// marks and lock the entities. Each statement uses a fixed order, so that rivals do not deadlock. A message
+// that is parked or dead gets no mark, so that the other messages can be committed.
 
-// Many reports whether these statements support an intake. All marks must have one consumer and different
-// messages.
+// Many reports whether the statements of this file support an intake: it has several messages of one
+// consumer, without duplicates.
 func Many(in store.Intake) bool {
 	marks := in.Marks
 	if len(marks) < 2 {
@@ -29,13 +29,13 @@ func Many(in store.Intake) bool {
 	return true
 }
 
-// storedIdentity returns the identity of m, as stored in the columns.
+// storedIdentity returns the identity of m as the key columns store it.
 func storedIdentity(m *store.Mark) [2]string {
 	return [2]string{sqlexec.Name(m.Source), sqlexec.Name(m.ID)}
 }
 
-// AnyBlocked reports whether a message must not get a mark, because it or an earlier one of its key is
-// parked.
+// AnyBlocked reports whether a message of the intake must not get a mark, because it or an earlier message of
+// its key is parked or dead.
 func AnyBlocked(found store.Found) bool {
 	return slices.ContainsFunc(found.Marks, func(v store.Verdict) bool {
 		return v.Outcome == store.Waiting || v.Outcome == store.Dead || v.Outcome == store.Behind ||
@@ -43,7 +43,7 @@ func AnyBlocked(found store.Found) bool {
 	})
 }
 
-// manyMarks is the intake of many marks.
+// manyMarks builds the calls of an intake of many marks, and receives their results.
 type manyMarks struct {
 	c     *Marks
 	marks []store.Mark
@@ -51,7 +51,8 @@ type manyMarks struct {
 	found []store.Verdict
 }
 
-// TakeMany returns the calls for marks of Many. They restrict the planner until Widen.
+// TakeMany returns the calls that take marks for which Many is true. They change planner settings so that
+// look-ups use the indexes; Widen resets these settings.
 func (c *Marks) TakeMany(marks []store.Mark, found []store.Verdict) ([]sqlexec.Call, error) {
 	w := &manyMarks{c: c, marks: marks, found: found, fresh: make([]bool, len(marks))}
 	list := takingOrder(marks)
@@ -67,9 +68,9 @@ func (c *Marks) TakeMany(marks []store.Mark, found []store.Verdict) ([]sqlexec.C
 	return append(append([]sqlexec.Call{narrow}, w.turns()...), insert, w.find(list)), nil
 }
 
-// takingOrder returns the order in which marks are inserted. It is the order of their messages, so their
-// arrival numbers have this order, too. The locks of the keys keep rivals apart. Marks without such a lock
-// are sorted, so that two rivals never wait for each other.
+// takingOrder returns the order in which to insert marks. It is the order of the messages, so that their
+// arrival numbers have the same order. The locks of the keys prevent deadlocks. If a mark has no such lock,
+// the order is sorted instead, so that two rivals cannot deadlock.
 func takingOrder(marks []store.Mark) []int {
 	if slices.ContainsFunc(marks, func(m store.Mark) bool { return m.KeyOrder == store.Anytime }) {
 		return sqlexec.Order(marks, byIdentity)
@@ -81,11 +82,11 @@ func takingOrder(marks []store.Mark) []int {
 	return list
 }
 
-// Widen returns the call that ends the restriction of TakeMany.
+// Widen returns the call that resets the planner settings of TakeMany.
 func (c *Marks) Widen() sqlexec.Call { return c.pg.Call("Widen") }
 
-// turns returns the calls that lock the keys, and that find messages which are parked or must wait for a
-// parked message.
+// turns returns the calls that lock the keys. They also find messages that are parked, or that must wait for
+// a parked message.
 func (w *manyMarks) turns() []sqlexec.Call {
 	var locks []int64
 	var arrive, claimed []int
@@ -115,7 +116,8 @@ func (w *manyMarks) turns() []sqlexec.Call {
 	return calls
 }
 
-// refused returns the call of the named statement, which finds messages that may not be taken.
+// refused returns the call of the statement name. It sets the outcome of each message that must not get a
+// mark.
 func (w *manyMarks) refused(name string, args ...any) sqlexec.Call {
 	find := w.c.pg.Call(name, args...)
 	find.Scan = func(row sqlexec.Scanner) error {
@@ -131,7 +133,7 @@ func (w *manyMarks) refused(name string, args ...any) sqlexec.Call {
 	return find
 }
 
-// arriving returns the call for messages from the broker.
+// arriving returns the call that finds messages from the broker that must not get a mark.
 func (w *manyMarks) arriving(list []int) sqlexec.Call {
 	var asked sqlexec.Identities
 	var keys [][]byte
@@ -154,7 +156,8 @@ func (w *manyMarks) arriving(list []int) sqlexec.Call {
 		asked.Places, sources, of)
 }
 
-// floored returns the time to compare with a floor; 0 if no floor applies.
+// floored returns the time of m to compare with the floor, in milliseconds; 0 if the floor does not apply to
+// m.
 func floored(m *store.Mark) int64 {
 	if m.Held {
 		return 0
@@ -162,7 +165,7 @@ func floored(m *store.Mark) int64 {
 	return writtenAt(m.ID)
 }
 
-// claimed returns the call for claimed messages.
+// claimed returns the call that finds claimed messages that must not get a mark.
 func (w *manyMarks) claimed(list []int) sqlexec.Call {
 	var keyed, loose sqlexec.Identities
 	var keys [][]byte
@@ -241,7 +244,7 @@ func (w *manyMarks) insert(list []int) (sqlexec.Call, error) {
 	}, nil
 }
 
-// find returns the call that reads the existing marks.
+// find returns the call that reads the existing marks of messages that got none.
 func (w *manyMarks) find(list []int) sqlexec.Call {
 	var id sqlexec.Identities
 	for _, i := range list {

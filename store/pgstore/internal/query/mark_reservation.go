@@ -8,7 +8,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Reserve reserves a key in one round trip.
+// Reserve reserves an idempotency key for one caller in one round trip. If the key already has a mark, it
+// returns the verdict. If another caller has the reservation, it returns Rival.
 func (c *Marks) Reserve(ctx context.Context, r store.Reservation) (out store.Reserved, err error) {
 	key := []any{sqlexec.Name(r.Consumer), sqlexec.Name(r.Source), sqlexec.Name(r.ID)}
 	written := writtenAt(r.ID)
@@ -51,7 +52,8 @@ func (c *Marks) Reserve(ctx context.Context, r store.Reservation) (out store.Res
 	return out, nil
 }
 
-// GuardReservation returns the call that releases a key, or fails.
+// GuardReservation returns the call that releases the reservation r. The call fails if r no longer
+// exists, because it expired.
 func (c *Marks) GuardReservation(r *store.Reservation) []sqlexec.Call {
 	if r == nil {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// writtenAt returns the time in an ID, in milliseconds; 0 if it has none. The server compares it with its
-// own clock.
+// writtenAt returns the time in a UUIDv7, in milliseconds since 1970; 0 for another ID. Statements compare
+// this time with the clock of the server.
 func writtenAt(id string) int64 {
 	at, ok := uuid7.Time(id)
 	if !ok {
@@ -38,7 +38,7 @@ func markArgs(m *store.Mark) ([]any, error) {
 		sqlexec.Number(m.Fingerprint), writtenAt(m.ID), m.Held}, nil
 }
 
-// verdict reads a row of FindMark or a similar statement.
+// verdict reads a row of FindMark, or of a statement with other columns before those of FindMark.
 func verdict(row sqlexec.Scanner, v *store.Verdict, before ...any) error {
 	var result sqlexec.Blob
 	var left *int64 // microseconds
@@ -58,8 +58,8 @@ func byIdentity(a, b store.Mark) int {
 		cmp.Compare(a.ID, b.ID))
 }
 
-// expires reports whether the mark of m stops counting after m.Keep. It returns false for an ID with a
-// timestamp, because the floor applies to it instead.
+// expires reports whether the mark of m expires after m.Keep. It returns false for an ID with a timestamp,
+// because the floor applies to that message instead.
 func expires(m *store.Mark) bool { return m.Keep > 0 && writtenAt(m.ID) == 0 }
 
 // keepArg returns Keep in microseconds; nil means the general retention of marks.
@@ -70,8 +70,9 @@ func keepArg(m *store.Mark) *int64 {
 	return new(m.Keep.Microseconds())
 }
 
-// Take returns the calls for the marks of an intake and the locks of their keys. If committed is true, the
-// transaction is READ COMMITTED, so it reads rows that a rival committed meanwhile.
+// Take returns the calls that lock the keys of marks and insert the marks. They write the verdicts to found.
+// committed means that the transaction is READ COMMITTED, so that it reads rows that a rival committed
+// meanwhile.
 func (c *Marks) Take(marks []store.Mark, found []store.Verdict, committed bool) ([]sqlexec.Call, error) {
 	if len(marks) == 1 && committed {
 		if calls, err := c.alone(&marks[0], &found[0]); len(calls) > 0 || err != nil {
@@ -101,7 +102,7 @@ func (c *Marks) takeOne(m *store.Mark, v *store.Verdict) ([]sqlexec.Call, error)
 	insert.With = c.pg.SQL["TakeMark"]
 	insert.Done = func(n int64) {
 		if fresh = n > 0; !fresh && v.Outcome != store.Waiting && v.Outcome != store.Dead {
-			v.Outcome = store.TooOld // unless a mark is found
+			v.Outcome = store.TooOld // unless findMark reads a mark
 		}
 	}
 	calls := []sqlexec.Call{insert}
@@ -119,20 +120,21 @@ func (c *Marks) takeOne(m *store.Mark, v *store.Verdict) ([]sqlexec.Call, error)
 	return append(calls, c.findMark(args, &fresh, v)), nil
 }
 
-// findMark returns the call that reads an existing mark into v, if m was not fresh.
+// findMark returns the call that reads an existing mark into v. The call is needed if the insert wrote no
+// mark.
 func (c *Marks) findMark(args []any, fresh *bool, v *store.Verdict) sqlexec.Call {
 	find := c.pg.Call("FindMark", args[:3]...)
 	find.Need = func() bool { return !*fresh }
 	find.Scan = func(row sqlexec.Scanner) error {
 		if *fresh {
-			return nil // the mark of this intake
+			return nil // this row is the new mark
 		}
 		return verdict(row, v)
 	}
 	return find
 }
 
-// Guard returns the calls that insert m, or fail.
+// Guard returns the calls that insert m. They fail if the mark exists.
 func (c *Marks) Guard(m *store.Mark) ([]sqlexec.Call, error) {
 	args, err := markArgs(m)
 	if err != nil {
@@ -150,7 +152,7 @@ func (c *Marks) Guard(m *store.Mark) ([]sqlexec.Call, error) {
 	return calls, nil
 }
 
-// Answer returns the calls that store an answer with the mark, or fail.
+// Answer returns the calls that store the answer of m. They fail if the mark does not exist.
 func (c *Marks) Answer(m *store.Mark) ([]sqlexec.Call, error) {
 	args, err := markArgs(m)
 	if err != nil {

@@ -1,4 +1,5 @@
-// This file has the outbox and its shards: writers insert rows; relays read them and store progress.
+// The files outbox*.go have the outbox and its shards. Writers insert rows; relays read them and store their
+// progress.
 
 package query
 
@@ -13,16 +14,16 @@ import (
 // Outbox is the outbox of one database.
 type Outbox struct {
 	pg    *sqlexec.DB
-	none  string // replaces NULL in an array
+	none  string // stands for NULL in an array argument
 	bases bases
 	place place
-	heavy atomic.Bool // read the next page by PullOn, because PullLight failed or found a heavy row
+	heavy atomic.Bool // use PullOn for the next page, because PullLight failed or found a heavy row
 }
 
 // NewOutbox returns the outbox of pg.
 func NewOutbox(pg *sqlexec.DB) *Outbox { return &Outbox{pg: pg, none: rand.Text()} }
 
-// pulls derives the variants of the statements that read a page.
+// pulls completes the statements that read a page, and adds their variants for some buckets.
 func pulls(raw map[string]string) {
 	for name, bits := range map[string]string{"Pull": "$7", "PullOn": "$5", "PullLight": "$6"} {
 		text := strings.NewReplacer("/*columns*/", rowColumns, "/*raw*/", rawColumns, "/*lightcolumns*/",
@@ -36,5 +37,5 @@ func pulls(raw map[string]string) {
 	raw["DeferUnread"] = bucketed(raw["DeferUnread"])
 }
 
-// bucketed adds the bucket of a row that has none to a statement.
+// bucketed completes a statement with the expression that computes the bucket of a row.
 func bucketed(text string) string { return strings.ReplaceAll(text, "/*bucket*/", bucketOf) }

@@ -10,14 +10,14 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// setAside returns the calls that store a full copy of a row, because its outbox row may be deleted. The
-// calls copy an unreadable row unchanged inside the database. If the row is deferred already, they only
-// update the attempt.
+// setAside returns the calls that defer a row of the outbox. They store a full copy, because retention may
+// delete the row in the outbox. If the row is unreadable, they copy it inside the database. If the row is
+// already deferred, they only store the new attempt.
 func (o *Outbox) setAside(a *store.DeferredRow) []sqlexec.Call {
 	state := []any{a.Seq, int32(a.Attempts), column.ClipReason(sqlexec.StorableText(a.Why)),
 		a.Due.Microseconds()}
 	switch {
-	case a.Attempts > 1: // it exists already, or was dropped
+	case a.Attempts > 1: // the row is already deferred, or an operator dropped it
 		return []sqlexec.Call{o.pg.Call("PutOffDeferred", state...)}
 	case a.Fault != "":
 		return []sqlexec.Call{o.pg.Call("DeferUnread", state...), o.pg.Call("PutOffDeferred", state...)}
@@ -102,13 +102,13 @@ func scanAside(row sqlexec.Scanner) (a store.DeferredRow, err error) {
 	} else {
 		a.Time = time.UnixMicro(*at).UTC()
 	}
-	if a.Large == nil { // of a large row nothing else is needed
+	if a.Large == nil { // a large row has no content that could be wrong
 		a.Fault = sqlexec.Fault(err)
 	}
 	return a, nil
 }
 
-// DropDeferred returns the calls that drop a deferred row.
+// DropDeferred returns the calls that delete a deferred row.
 func (o *Outbox) DropDeferred(id string) []sqlexec.Call {
 	return []sqlexec.Call{o.pg.Call("LockDeferred", sqlexec.StorableText(id)),
 		o.pg.Call("DropDeferred", sqlexec.StorableText(id))}

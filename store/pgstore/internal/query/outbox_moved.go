@@ -8,8 +8,10 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// place caches the name of the database after a check that the shards belong to this database. A caller
-// passes this name, so that the server skips the check while the name is the same. Reading the name is cheap.
+// This file detects that a relay works on a copy or a restored backup of its database.
+
+// place caches the identity of the database after a check that the shards belong to it. Later calls pass this
+// identity, and the server skips the expensive check while it has the same identity.
 type place struct{ name atomic.Pointer[string] }
 
 func (p *place) known() string {
@@ -19,8 +21,8 @@ func (p *place) known() string {
 	return ""
 }
 
-// walk returns the first call of each read of a relay. The call fails if the shards belong to another
-// database.
+// walk returns the first call of each read of a relay. It sets up the planner, and fails if the shards belong
+// to another database.
 func (o *Outbox) walk() sqlexec.Call {
 	walk := o.pg.Call("WalkHere", o.place.known())
 	walk.Scan = func(row sqlexec.Scanner) error {
@@ -32,8 +34,8 @@ func (o *Outbox) walk() sqlexec.Call {
 	return walk
 }
 
-// noteMoved compares the shards that a relay had with the stored ones. A difference is recorded until
-// Recover.
+// noteMoved compares the shards that a relay had with the stored shards. If the stored ones are older, it
+// records that the database needs Recover.
 func (o *Outbox) noteMoved(ctx context.Context, owned []store.Shard) error {
 	n := len(owned)
 	ids, epochs := make([]int32, n), make([]int64, n)

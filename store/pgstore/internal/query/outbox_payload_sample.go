@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Payloads reads payloads of the outbox.
+// Payloads reads a sample of payloads: the newest rows of the outbox and the first deferred rows.
 func (o *Outbox) Payloads(ctx context.Context) (out []store.Payload, err error) {
 	list := o.pg.Call("ListPayloads", int32(store.PayloadRows), int64(store.PayloadBytes),
 		int64(store.PayloadsAll))

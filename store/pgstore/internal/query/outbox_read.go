@@ -37,8 +37,8 @@ const (
 	+ coalesce(octet_length(o.schema), 0) + coalesce(octet_length(o.subject), 0) + coalesce(octet_length(o.correlation_id), 0)
 	+ coalesce(octet_length(o.causation_id), 0) + coalesce(octet_length(o.traceparent), 0) + coalesce(octet_length(o.key), 0)
 	+ coalesce(octet_length(o.key_bytes), 0) + coalesce(octet_length(o.data), 0) + coalesce(octet_length(o.data_bytes), 0)`
-	// upto has the number of bytes of a page up to and including this row. last reports whether the page
-	// would end here without a limit of bytes.
+	// upto is the number of bytes of the page up to and including this row. last reports whether this row is
+	// the last of the page if the page has no limit of bytes.
 	upto       = `sum(CASE WHEN w.size <= /*rowbytes*/ THEN w.size::integer ELSE 0 END) OVER p AS upto, lead(w.seq) OVER p IS NULL AS last`
 	rowColumns = `o.seq, o.bucket, o.id, o.time, /*left*/o.source, /*left*/o.topic, /*none*/o.type, /*none*/o.content_type, /*whole*/o.schema, /*whole*/o.subject,
 	/*whole*/o.correlation_id, /*whole*/o.causation_id, /*whole*/o.traceparent, o.headers,
@@ -57,7 +57,8 @@ const (
 	columnCount = 21
 )
 
-// bounded fills in the limits of a read, and the columns for a row above these limits.
+// bounded completes a statement with the limits of a read in bytes. It replaces the markers before columns,
+// such as /*whole*/, by expressions that omit or cut the column of a row above the limits.
 func bounded(sql string) string {
 	sql = regexp.MustCompile(`/\*left\*/o\.(\w+)`).ReplaceAllString(sql,
 		`CASE WHEN o.size <= /*rowbytes*/ THEN o.$1 ELSE left(o.$1, 256) END AS $1`)
@@ -73,10 +74,10 @@ func bounded(sql string) string {
 		strconv.Itoa(store.PageBytes)).Replace(sql)
 }
 
-// reader reads the rows of Pull from the bytes of the server, in text or binary format, because Scan would
-// take twice as long.
+// reader parses rows of the outbox from the bytes of the server, in text or binary format. It does so because
+// Scan takes twice as long.
 type reader struct {
-	fields  [columnCount]bool // binary
+	fields  [columnCount]bool // true for columns in binary format
 	kinds   *pgtype.Map
 	started bool
 	last    bool // the last row was the last of the page
@@ -126,18 +127,18 @@ func (r *reader) raw(v [][]byte, out *store.Row) (err error) {
 	out.Source, out.Topic, out.Type = same(&r.source, v[4]), same(&r.topic, v[5]), same(&r.kind, v[6])
 	out.ContentType, out.Schema = same(&r.contentType, v[7]), same(&r.schema, v[8])
 	out.Subject, out.CausationID, out.TraceParent = string(v[9]), string(v[11]), string(v[12])
-	out.CorrelationID = out.ID // the default: this is the first message of a process
+	out.CorrelationID = out.ID // for a row without a correlation ID: the first message of its process
 	same(&out.CorrelationID, v[10])
-	if out.Key, err = r.textOrBlob(14, v); err != nil { // the order of the row is unknown without its key
+	if out.Key, err = r.textOrBlob(14, v); err != nil { // without its key, the row cannot even be deferred
 		return fmt.Errorf("read row %d: %w", out.Seq, err)
 	}
-	if err = r.content(v, out); out.Large == nil { // of a large row nothing else is needed
+	if err = r.content(v, out); out.Large == nil { // a large row has no content that could be wrong
 		out.Fault = sqlexec.Fault(err)
 	}
 	return nil
 }
 
-// content reads the fields without which a row can still be deferred.
+// content reads the other fields. If it fails, the relay can still defer the row.
 func (r *reader) content(v [][]byte, out *store.Row) (err error) {
 	if out.Time, err = r.time(v[3]); err != nil {
 		return err
@@ -149,7 +150,7 @@ func (r *reader) content(v [][]byte, out *store.Row) (err error) {
 	return err
 }
 
-// same returns b as a string. It reuses the previous string if that is equal.
+// same returns b as a string. It reuses the string before if both are equal, to save memory.
 func same(before *string, b []byte) string {
 	if *before != string(b) {
 		*before = string(b)
@@ -176,7 +177,7 @@ func (r *reader) time(b []byte) (time.Time, error) {
 	if r.fields[3] && len(b) == 8 {
 		n := int64(binary.BigEndian.Uint64(b))
 		if n == math.MinInt64 || n > math.MaxInt64-epoch {
-			// infinity, or a number whose sum would overflow
+			// infinity, or too large for Unix time
 			return time.Time{}, errors.New("its time is infinite")
 		}
 		at := time.UnixMicro(n + epoch).UTC()

@@ -17,7 +17,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Row has a message as the columns of InsertRow, in their order. A Row shares no memory with the message.
+// Row has a message as columns of the outbox, in the order of InsertRow. It shares no memory with the
+// message, because the caller may change the message before the row is sent.
 type Row struct {
 	topic, key, kind   *string
 	data               *string
@@ -80,13 +81,14 @@ func (r *Row) set(m *skald.Message) error {
 	return nil
 }
 
-// detach copies the strings that the row shares with the message.
+// detach makes the row independent of fields of the message that the row points to.
 func (r *Row) detach() {
 	topic, kind, ct := *r.topic, *r.kind, *r.contentType
 	r.topic, r.kind, r.contentType = &topic, &kind, &ct
 }
 
-// textOrBytes selects the column: text if text is true and b is valid text.
+// textOrBytes returns b for the text column if text is true and b is valid text. Otherwise it returns a copy
+// of b for the bytea column.
 func textOrBytes(b []byte, text bool) (*string, []byte) {
 	if s := string(b); text && sqlexec.Storable(s) {
 		return &s, nil
@@ -94,7 +96,7 @@ func textOrBytes(b []byte, text bool) (*string, []byte) {
 	return nil, append([]byte{}, b...)
 }
 
-// isText reports whether a content type is stored as text.
+// isText reports whether the outbox stores a payload of that content type as text.
 func isText(contentType string) bool {
 	media, _, _ := strings.Cut(contentType, ";")
 	media = strings.ToLower(strings.TrimSpace(media))
@@ -137,8 +139,8 @@ func parseHeaders(text []byte) ([]skald.Header, error) {
 	return out, nil
 }
 
-// Insert returns the call that writes one or more rows. Most rows leave most columns empty and each parameter
-// costs time, so usual rows have a shorter statement.
+// Insert returns the call that writes one or more rows. A usual row has only JSON and a text key. For usual
+// rows it uses a statement with fewer parameters, because each parameter costs time.
 func (o *Outbox) Insert(rows []Row) sqlexec.Call {
 	usual := true
 	for i := range rows {
@@ -196,9 +198,9 @@ func (o *Outbox) Insert(rows []Row) sqlexec.Call {
 		text(func(r *Row) *string { return r.headers }), times, ids, buckets, o.none)
 }
 
-// orNone returns the value of p, or none if p is nil. The value of none is a random word that no row has.
-// With array_nulls off, an array cannot contain NULL, and Skald may not set that in a transaction of the
-// caller.
+// orNone returns the value of p, or none if p is nil. none is a random text that no row has; statements
+// convert it to NULL. With array_nulls off an array cannot contain NULL, and Skald must not change that
+// setting in a transaction of the caller.
 func orNone(p *string, none string) string {
 	if p == nil {
 		return none
@@ -216,8 +218,8 @@ func (r *Row) usual() bool {
 const (
 	UsualType = "application/json" // the default of the column
 
-	// UsualMost is the maximum number of rows in a list of VALUES; each number has its own statement. From
-	// 16 rows on, arrays are equally fast.
+	// UsualMost is the maximum number of rows in one VALUES list. Each number of rows has its own statement.
+	// From 16 rows on, array arguments are equally fast.
 	UsualMost    = 10
 	usualColumns = 10
 )
@@ -230,7 +232,7 @@ func insertUsual(n int) string {
 	return "InsertUsual" + strconv.Itoa(n)
 }
 
-// outboxLists derives the statements of insertUsual for more than one row.
+// outboxLists adds the statements of insertUsual for several rows.
 func outboxLists(raw map[string]string) {
 	head, one, _ := strings.Cut(raw["InsertUsual"], "VALUES ")
 	text := head + "VALUES " + one

@@ -14,14 +14,14 @@ import (
 
 const defaultTTL = 3 * time.Second
 
-// LeaseOptions has the additions to a lease, or to a look for rows, for a source that is notified of commits.
+// LeaseOptions adds to a lease for the sources that use a replication slot: see package wal.
 type LeaseOptions struct {
-	First   []sqlexec.Call // run before the look, in its transaction
+	First   []sqlexec.Call // calls to run before the look for new rows, in the same transaction
 	Standby bool           // while another relay works, this relay releases its shards and takes none
 }
 
-// Lease takes, renews and releases shards in one round trip. A renewal writes one row, because only one relay
-// owns a shard.
+// Lease takes, renews and releases shards in one round trip. A renewal writes only the row of the relay, and
+// no row of a shard. If ask has a SnapshotBase, Lease also looks for new rows.
 func (o *Outbox) Lease(ctx context.Context, ask store.LeaseRequest, too LeaseOptions) (store.Leased, error) {
 	if ask.Owner == "" {
 		return o.onlyLook(ctx, ask.SnapshotBase, too)
@@ -59,8 +59,8 @@ func (o *Outbox) Lease(ctx context.Context, ask store.LeaseRequest, too LeaseOpt
 	return got, nil
 }
 
-// onlyLook looks for new rows in one round trip. While there are no new rows, it writes nothing and uses no
-// sequence number.
+// onlyLook looks for new rows after the tick from, in one round trip. If there are no new rows, it writes
+// nothing and uses no sequence number.
 func (o *Outbox) onlyLook(ctx context.Context, from *string, too LeaseOptions) (got store.Leased, err error) {
 	if from == nil {
 		return got, nil
@@ -76,9 +76,9 @@ func (o *Outbox) onlyLook(ctx context.Context, from *string, too LeaseOptions) (
 	return got, err
 }
 
-// leaseAndLook renews the lease and looks for rows in one transaction, so that an idle database has one
-// transaction for each heartbeat. It looks first, because a tick needs a transaction number that was taken
-// after its snapshot, and the lease takes such a number.
+// leaseAndLook renews the lease and looks for new rows in one transaction, so that an idle database has one
+// transaction for each heartbeat. It looks first, because a tick needs a transaction number from after its
+// snapshot. A lease before it would already take the number.
 func (o *Outbox) leaseAndLook(ctx context.Context, lease []sqlexec.Call, from *string, too LeaseOptions,
 	got *store.Leased) error {
 	if from == nil {
@@ -95,7 +95,7 @@ func (o *Outbox) leaseAndLook(ctx context.Context, lease []sqlexec.Call, from *s
 	return err
 }
 
-// leased reads a row of the statement Shards. It sets alone to true if no other relay works.
+// leased reads a row of the statement Shards into got. It sets alone to true if no other relay works.
 func leased(row sqlexec.Scanner, got *store.Leased, alone *bool) error {
 	var l store.Shard
 	err := row.Scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip,
@@ -120,7 +120,7 @@ func leased(row sqlexec.Scanner, got *store.Leased, alone *bool) error {
 	return nil
 }
 
-// cursorArgs returns base, tip, seq and incarnation; nil leaves one unchanged.
+// cursorArgs returns the columns that p changes. nil leaves a column unchanged.
 func cursorArgs(p *store.Progress) (base, tip *string, seq *int64, incarnation *string) {
 	if p.Cursor != nil {
 		base, tip, seq = &p.Cursor.Base, &p.Cursor.Tip, &p.Cursor.Seq
@@ -128,7 +128,7 @@ func cursorArgs(p *store.Progress) (base, tip *string, seq *int64, incarnation *
 	return base, tip, seq, p.Incarnation
 }
 
-// Progress returns the calls that store the progress of a shard. They fail if another relay owns it.
+// Progress returns the calls that store the progress of a shard. They fail if another relay owns the shard.
 func (o *Outbox) Progress(p *store.Progress) []sqlexec.Call {
 	base, tip, seq, incarnation := cursorArgs(p)
 	calls := []sqlexec.Call{o.pg.Call("KeepProgress", int32(p.Shard), p.Epoch, p.Token, base, tip, seq,
@@ -142,8 +142,8 @@ func (o *Outbox) Progress(p *store.Progress) []sqlexec.Call {
 	return calls
 }
 
-// CursorsOnly returns the number of effects at the start of es that only move cursors, each for a different
-// shard.
+// CursorsOnly returns the number of effects at the start of es that only move the cursor of a shard, each of
+// a different shard.
 func CursorsOnly(es []store.Effect) int {
 	var shards []int
 	for i := range es {
@@ -157,8 +157,8 @@ func CursorsOnly(es []store.Effect) int {
 	return len(es)
 }
 
-// KeepAll stores the progress of many shards in one statement. It sets stored for each shard that is still
-// owned.
+// KeepAll stores the progress of many shards in one statement. It sets the element of stored for each shard
+// that the relay still owns.
 func (o *Outbox) KeepAll(ctx context.Context, es []store.Effect, stored []bool) error {
 	n := len(es)
 	ids, epochs, tokens := make([]int32, n), make([]int64, n), make([]string, n)

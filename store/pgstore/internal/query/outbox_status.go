@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Status reads the state of each shard with one statement.
+// Status reads the state of all shards with one statement.
 func (o *Outbox) Status(ctx context.Context) (out store.OutboxStatus, err error) {
 	out.Exact = true
 	shards := o.pg.Call("OutboxShards")

@@ -13,8 +13,9 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Tick is a position in the outbox. Its text is the ID, a dash and a random token. A database that went
-// back in time may use an ID again, but never its token.
+// Tick is a position in the outbox: a stored snapshot, which includes all rows that were committed before it.
+// The text of a Tick is its ID, a dash and its random token. A restored database may use an ID again, but
+// never a token.
 type Tick struct {
 	ID    int64 // 0 is the beginning
 	Token string
@@ -35,7 +36,7 @@ func ParseTick(s string) (Tick, error) {
 
 func (t Tick) String() string { return strconv.FormatInt(t.ID, 10) + "-" + t.Token }
 
-// look has the calls that look for new rows, and their results.
+// look has the calls that look for new rows and open a window for them, and their results.
 type look struct {
 	Calls []sqlexec.Call
 	Next  Tick // the new tick; its ID is 0 if there are no new rows
@@ -45,8 +46,8 @@ type look struct {
 	there int
 }
 
-// Look returns calls that look for rows after base. If about is not empty, it is appended to the token of the
-// new tick, after a dot.
+// Look returns the calls that look for rows after base. If about is not empty, Look appends a dot and about
+// to the token of the new tick.
 func (o *Outbox) Look(base, about string) (*look, error) {
 	from, err := ParseTick(base)
 	if err != nil {
@@ -61,7 +62,8 @@ func (o *Outbox) Look(base, about string) (*look, error) {
 	return l, nil
 }
 
-// Tip returns the end of the window that the look opened, or base if there are no new rows.
+// Tip returns the end of the window that the look opened, or base if there are no new rows. It returns
+// store.ErrMoved if base is missing in the database.
 func (l *look) Tip() (string, error) {
 	switch {
 	case l.base != "" && l.there == 0:
@@ -72,7 +74,8 @@ func (l *look) Tip() (string, error) {
 	return l.Next.String(), nil
 }
 
-// Pull reads a page of a window in one round trip, or in two if the first row is too large for PullLight.
+// Pull reads a page of up to limit rows of a window, in one round trip. It needs two if the first row is too
+// large for PullLight.
 func (o *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
 	base, err := ParseTick(w.Base)
 	if err != nil {
@@ -99,7 +102,7 @@ func (o *Outbox) Pull(ctx context.Context, w store.Window, limit int) (store.Pag
 	return store.Page{Rows: p.rows[:min(limit, len(p.rows))], Done: done}, nil
 }
 
-// pullPage reads up to limit+1 rows. The extra row shows that the window has more rows than the page.
+// pullPage reads up to limit+1 rows. The additional row shows that the window has more rows than the page.
 func (o *Outbox) pullPage(ctx context.Context, base, tip Tick, w store.Window, limit int) (*pulled, error) {
 	var there, want int
 	for _, t := range []Tick{base, tip} {
@@ -133,7 +136,7 @@ func (o *Outbox) pullPage(ctx context.Context, base, tip Tick, w store.Window, l
 	return p, nil
 }
 
-// pull returns the call of the fastest suitable statement.
+// pull returns the call of the fastest statement that can read the page.
 func (o *Outbox) pull(base, tip Tick, w store.Window, limit int, walk bool, p *pulled) sqlexec.Call {
 	name, args := "Pull", []any{base.ID, base.Token, tip.ID, tip.Token, w.After, int32(limit)}
 	switch {
@@ -151,22 +154,23 @@ func (o *Outbox) pull(base, tip Tick, w store.Window, limit int, walk bool, p *p
 // usualPage is the number of rows for which Pull allocates memory before it reads.
 const usualPage = 1000
 
-// lightPage is the maximum number of bytes that PullLight reads. The client keeps at most store.PageBytes
-// of them.
+// lightPage is the maximum number of bytes that PullLight reads. The page has at most store.PageBytes of
+// them.
 const lightPage = 8 * store.PageBytes
 
 // pulled is a page that the client is reading.
 type pulled struct {
 	reader
 	rows     []store.Row
-	light    bool // read by PullLight: the client ends the page
+	light    bool // PullLight reads the page, so the client limits its bytes
 	lightest int  // maximum size of a row that PullLight reads
 	bytes    int
-	cut      bool // the window has more rows than the page
+	cut      bool // add ended the page, so the window has more rows
 	heavy    bool // the page has a row that PullLight does not read
 }
 
-// add appends a row. It ends a page of PullLight before a heavy row, and at the limit of bytes.
+// add appends a row. It ends a page of PullLight before a row that PullLight does not read, and at the limit
+// of bytes.
 func (p *pulled) add(row sqlexec.Scanner) error {
 	if p.cut {
 		return nil
@@ -186,7 +190,7 @@ func (p *pulled) add(row sqlexec.Scanner) error {
 	return nil
 }
 
-// bases caches the sequence numbers of ticks, which never change. Each Pull still checks that the tick
+// bases caches the sequence numbers of ticks, because they never change. Each Pull still checks that the tick
 // exists.
 type bases struct {
 	mu  sync.Mutex

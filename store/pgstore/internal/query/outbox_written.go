@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Written lists rows of the outbox, published or not, with one statement.
+// Written lists rows of the outbox, published and unpublished, with one statement.
 func (o *Outbox) Written(ctx context.Context, q *store.WrittenQuery, most int) (out []store.WrittenRow,
 	err error) {
 	keys := make([]string, len(q.Keys))
@@ -56,7 +56,6 @@ func (c *Marks) Finished(ctx context.Context, q *store.FinishedQuery, most int) 
 	return out, nil
 }
 
-// convertAll converts each of names with the given function.
 func convertAll(names []string, as func(string) string) []string {
 	out := make([]string, len(names))
 	for i, name := range names {

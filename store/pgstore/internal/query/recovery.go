@@ -1,5 +1,5 @@
-// This file repairs an outbox after a restore, a copy or a switch-over, and moves sequences past the
-// numbers in use.
+// The files recovery*.go repair an outbox after a restore, a copy or a switch-over of the database. They also
+// move sequences past the numbers in use.
 
 package query
 
@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// completeRecovery derives statements that combine others.
+// completeRecovery adds the statements that combine other statements.
 func completeRecovery(raw map[string]string) {
 	behind, arrivals := strings.TrimSuffix(raw["After"], ";"), strings.TrimSuffix(raw["ArrivalAfter"], ";")
 	raw["GuardNumbers"] = "SELECT " + sqlexec.Placeholder + "skald_require((" + behind +

@@ -14,15 +14,16 @@ import (
 )
 
 const (
-	pageRows  = 5000            // rows in one transaction, while writers continue
-	lockWait  = 2 * time.Second // maximum wait for writers, while others queue behind the lock
+	pageRows  = 5000            // number of rows in one transaction, while writers continue
+	lockWait  = 2 * time.Second // maximum wait for open writers; new writers wait as long
 	lockTries = 20
-	lockPause = 500 * time.Millisecond // in which writers continue
+	lockPause = 500 * time.Millisecond // pause between two tries, so that writers can continue
 )
 
 // Recover repairs the outbox of a database that moved, and sequences that are behind the stored rows. It
-// first works page by page while writers continue; this part may be repeated. Then two transactions block
-// writers, and each of them stores note. Without a note, Recover only reports the move.
+// first settles the rows page by page while writers continue; a later call can repeat this part. Then two
+// transactions block writers, and each of them stores note. If note is nil, Recover only returns what it
+// would repair.
 func (r *Recovery) Recover(ctx context.Context, note *sqlexec.Call) (done store.Recovered, err error) {
 	var recovers, horizon, moved, behind, arrivals string
 	var last int64
@@ -61,7 +62,8 @@ func (r *Recovery) Recover(ctx context.Context, note *sqlexec.Call) (done store.
 	return done, nil
 }
 
-// retryLocked calls do, which blocks writers. If do cannot get its lock, insist calls it again after a pause.
+// retryLocked calls do, which locks out writers. If do cannot get its lock, retryLocked calls it again after
+// a pause, at most lockTries times.
 func (r *Recovery) retryLocked(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
@@ -80,8 +82,8 @@ func (r *Recovery) retryLocked(ctx context.Context, do func() error) error {
 }
 
 // Behind returns the calls that fail with a *store.MovedError if sequences are behind the stored rows, as
-// after logical replication. If a number were used twice, it would be the place of another message, or would
-// return the answer of another message.
+// they are after logical replication. Otherwise the store could use a number twice: two messages would have
+// one place, or a message would get the answer of another message.
 func (r *Recovery) Behind() []sqlexec.Call {
 	look := r.pg.Call("After")
 	look.Scan = func(row sqlexec.Scanner) error {
@@ -116,8 +118,8 @@ func (r *Recovery) raise(ctx context.Context, arrival int64, done *store.Recover
 	return err
 }
 
-// settle examines all rows, page by page. Then it resets the shards, so that relays publish the remaining
-// rows. A lost guard means that another recovery has settled the database.
+// settle finds out, page by page, which rows the shards have published. Then it resets the shards, so that
+// relays publish the other rows. If a guard fails, another recovery has settled the database.
 func (r *Recovery) settle(ctx context.Context, recovers, horizon string, done *store.Recovered,
 	note *sqlexec.Call) error {
 	guarded := func(act string, calls ...sqlexec.Call) error {
@@ -143,8 +145,8 @@ func (r *Recovery) settle(ctx context.Context, recovers, horizon string, done *s
 	return r.retryLocked(ctx, func() error { return r.finishSettling(ctx, recovers, horizon, done, note) })
 }
 
-// finishSettling finishes the recovery in one transaction: it handles the rows written meanwhile, their
-// numbers, and the shards.
+// finishSettling finishes the recovery in one transaction. It settles the rows that were written meanwhile,
+// gives new numbers to rows with a duplicate number, and resets the shards.
 func (r *Recovery) finishSettling(ctx context.Context, recovers, horizon string, done *store.Recovered,
 	note *sqlexec.Call) error {
 	token := rand.Text()

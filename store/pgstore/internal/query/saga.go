@@ -1,5 +1,5 @@
-// This file has the tables of sagas: orchestrated ones, which an engine moves, and choreographed ones,
-// which are tracked.
+// The files saga*.go have the tables of sagas: orchestrated sagas, which an engine runs, and choreographed
+// sagas, which a tracker follows.
 
 package query
 
@@ -26,7 +26,7 @@ func bySaga(a, b store.SagaRef) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 }
 
-// scanSaga reads sagaColumns, then more.
+// scanSaga reads sagaColumns into s, and the columns after them into more.
 func scanSaga(row sqlexec.Scanner, more ...any) (s store.Saga, err error) {
 	var since, retry, due, started, changed, ended, read *int64
 	err = row.Scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin,
@@ -39,17 +39,17 @@ func scanSaga(row sqlexec.Scanner, more ...any) (s store.Saga, err error) {
 	return s, err
 }
 
-// asking runs a statement in a transaction of the caller and returns its row.
+// asking runs a statement in a transaction of the caller and returns the first row.
 type asking func(sqlexec.Call) sqlexec.Scanner
 
-// sending sends statements in a transaction of the caller.
+// sending runs statements in a transaction of the caller.
 type sending func([]sqlexec.Call) error
 
-// turns is the number of tries of a start. It is above 1, because another transaction may write the saga, and
-// the retention may delete that saga before it is read.
+// turns is the number of tries to start a saga. More than one can be needed: another transaction writes the
+// saga first, and retention deletes that saga before startOne reads it.
 const turns = 3
 
-// startOne writes a new saga, or reads the stored one.
+// startOne writes a new saga, or reads the stored saga with the same name and key.
 func (c *Sagas) startOne(s *store.Saga, ask asking) (stored store.Saga, fresh bool, err error) {
 	for range turns {
 		stored = written(s)
@@ -85,7 +85,7 @@ func (c *Sagas) startOne(s *store.Saga, ask asking) (stored store.Saga, fresh bo
 	return stored, false, nil
 }
 
-// written returns a new saga as stored, without the store's times.
+// written returns the new saga s as the store has it, without the times that the database sets.
 func written(s *store.Saga) store.Saga {
 	out := *s
 	out.SagaStatus, out.Version = sagarow.StoredStatus(s.SagaStatus), sagarow.First(s)
@@ -93,7 +93,7 @@ func written(s *store.Saga) store.Saga {
 	return out
 }
 
-// Lock reads and locks sagas with one statement. For a single saga it uses another statement.
+// Lock reads and locks sagas with one statement. A saga without a row has no Name in the result.
 func (c *Sagas) Lock(refs []store.SagaRef, ask asking, send sending) ([]store.Saga, error) {
 	if len(refs) == 1 {
 		one, err := c.lockOne(refs[0], ask)
@@ -125,7 +125,7 @@ func (c *Sagas) Lock(refs []store.SagaRef, ask asking, send sending) ([]store.Sa
 	return out, nil
 }
 
-// lockOne reads and locks a saga. If there is no row, the result has no Name.
+// lockOne does as Lock for one saga, with a cheaper statement.
 func (c *Sagas) lockOne(r store.SagaRef, ask asking) (store.Saga, error) {
 	if c.pg.Err != nil || !sagarow.Named(r.Name, r.Key) {
 		return store.Saga{}, c.pg.Err
@@ -140,7 +140,7 @@ func (c *Sagas) lockOne(r store.SagaRef, ask asking) (store.Saga, error) {
 	return s, nil
 }
 
-// Hold returns the calls that lock sagas with the given versions.
+// Hold returns the calls that lock sagas. They set the element of found if the saga has the given version.
 func (c *Sagas) Hold(refs []store.SagaRef, found []bool) []sqlexec.Call {
 	var calls []sqlexec.Call
 	for _, i := range sqlexec.Order(refs, bySaga) {
@@ -153,7 +153,7 @@ func (c *Sagas) Hold(refs []store.SagaRef, found []bool) []sqlexec.Call {
 	return calls
 }
 
-// LockedSagas returns the sagas that an intake has locked.
+// LockedSagas returns the sagas that the intake in has locked.
 func LockedSagas(in store.Intake, found store.Found) (out []store.SagaRef) {
 	for i, r := range in.Sagas {
 		if found.Sagas[i] {

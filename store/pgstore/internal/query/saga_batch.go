@@ -12,7 +12,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// MovesOnly reports whether each effect moves a different saga, and has nothing else than rows and an audit.
+// MovesOnly reports whether each effect moves a different saga and otherwise has only outbox rows and an
+// audit.
 func MovesOnly(es []store.Effect) bool {
 	known := make(map[[2]string]bool, len(es))
 	for i := range es {
@@ -43,7 +44,7 @@ func withoutMoves(es []store.Effect) (out []store.Effect) {
 // batch has the moves of many sagas, in the order of names and keys, so that two batches cannot deadlock.
 type batch struct {
 	moves []*store.SagaUpdate
-	place []int // index of each in the effects
+	place []int // index of each move in the effects
 }
 
 func batchOf(es []store.Effect) (b batch, err error) {
@@ -60,7 +61,7 @@ func batchOf(es []store.Effect) (b batch, err error) {
 	return b, nil
 }
 
-// args returns the columns of the moves.
+// args returns the columns of the moves as arrays.
 func (b *batch) args() []any {
 	n := len(b.moves)
 	names, keys, hashes, states := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -81,12 +82,12 @@ func (b *batch) args() []any {
 		retry, releases, wakes, finals, leases}
 }
 
-// callMaker is a function that returns the calls for effects without moves.
+// callMaker returns the calls for effects without moves.
 type callMaker func([]store.Effect) ([]sqlexec.Call, error)
 
-// MoveMany applies effects for which MovesOnly returns true. The result is true for each effect that was
-// stored. MoveMany needs one statement for the moves, one for the rows, one commit and one round trip. If the
-// guard of a move is lost, MoveMany sends the moves again, and then the rows of the moves that were stored.
+// MoveMany applies effects for which MovesOnly returns true. The result is true for each stored effect.
+// Usually MoveMany needs one statement for all moves, one for all rows, and one round trip. If the guard of a
+// move fails, it sends the moves again, and then only the rows of the stored moves.
 func (c *Sagas) MoveMany(ctx context.Context, es []store.Effect, callsFor callMaker) ([]bool, error) {
 	stored := make([]bool, len(es))
 	b, err := batchOf(es)
@@ -116,6 +117,7 @@ func (c *Sagas) MoveMany(ctx context.Context, es []store.Effect, callsFor callMa
 	return stored, err
 }
 
+// moveAll applies all moves and the other parts of their effects, or fails.
 func (c *Sagas) moveAll(ctx context.Context, args []any, others []store.Effect, callsFor callMaker) error {
 	calls, err := callsFor(others)
 	if err != nil {
@@ -125,7 +127,7 @@ func (c *Sagas) moveAll(ctx context.Context, args []any, others []store.Effect, 
 		append([]sqlexec.Call{c.pg.Call("Walk"), c.pg.Call("MoveAllSagas", args...)}, calls...)...)
 }
 
-// moveSome applies the moves whose guards hold, and writes their rows.
+// moveSome applies the moves with the expected versions, and the other parts of their effects.
 func (c *Sagas) moveSome(ctx context.Context, moves sqlexec.Call, es []store.Effect, stored []bool,
 	callsFor callMaker) error {
 	err := c.pg.Runner.Within(ctx, c.pg.OwnSession(), func(send sqlexec.Sender) error {

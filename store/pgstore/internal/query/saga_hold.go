@@ -9,14 +9,15 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// HoldEntities returns the call that puts a saga in the queues for entities. The entities must already be
-// locked.
+// HoldEntities returns the call that adds a saga to the queue of each entity. The transaction must already
+// have locked the entities.
 func (c *Sagas) HoldEntities(h store.EntityHold, first *bool) (sqlexec.Call, error) {
 	es, err := entities(h.Entities)
 	return c.pg.Call("HoldEntities", es, h.Holder, h.Saga.Name, h.Saga.Key).Into(first), cmp.Or(c.pg.Err, err)
 }
 
-// QueueState returns the calls that read the places of a holder.
+// QueueState returns the calls that read whether holder is in a queue, and whether it is first in all its
+// queues.
 func (c *Sagas) QueueState(holder string, queued, first *bool) ([]sqlexec.Call, error) {
 	look := c.pg.Call("QueueState", holder).Into(queued, first)
 	return []sqlexec.Call{c.pg.Call("LockHeldEntities", holder), look}, c.pg.Err
@@ -27,7 +28,7 @@ func (c *Sagas) FreeEntities(holder string) ([]sqlexec.Call, error) {
 	return []sqlexec.Call{c.pg.Call("LockHeldEntities", holder), c.pg.Call("FreeEntities", holder)}, c.pg.Err
 }
 
-// EntityHolders returns the call that reads the holders of entities.
+// EntityHolders returns the call that reads the first saga in the queue of each entity.
 func (c *Sagas) EntityHolders(es []store.Lock) (list sqlexec.Call, out *[]store.Hold, err error) {
 	text, err := entities(es)
 	list, out = holds(c.pg.Call("EntityHolders", text))
@@ -63,7 +64,8 @@ func holds(list sqlexec.Call) (sqlexec.Call, *[]store.Hold) {
 	return list, out
 }
 
-// entities returns es as JSON, without duplicates. Some drivers of database/sql do not support arrays.
+// entities returns es as JSON, without duplicates. JSON, because some drivers of database/sql do not support
+// arrays.
 func entities(es []store.Lock) (string, error) {
 	type entity struct {
 		Space string `json:"space"`

@@ -50,7 +50,7 @@ func (c *Sagas) Claim(ctx context.Context, w store.ClaimRequest) (out store.Clai
 
 func ref(s *store.Saga) store.SagaRef { return store.SagaRef{Name: s.Name, Key: s.Key} }
 
-// sooner returns the smaller of two times. A negative first time means that there is none.
+// sooner returns the shorter of two times. A negative a means that there is only b.
 func sooner(a, b time.Duration) time.Duration {
 	if a < 0 {
 		return b
@@ -58,8 +58,9 @@ func sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// leftOver returns the time until the next claim if some due sagas were not claimed. This is 0 if the claim
-// reached a limit. Otherwise it is a delay, because rivals have locked these sagas.
+// leftOver returns the time until the next claim, if a claim did not return all due sagas. If the claim
+// reached a limit, the time is 0. Otherwise other transactions have locked these sagas, and the time is a
+// short delay.
 func leftOver(claimed []store.Saga, limit int) time.Duration {
 	bytes := 0
 	for i := range claimed {
@@ -71,7 +72,7 @@ func leftOver(claimed []store.Saga, limit int) time.Duration {
 	return sagarow.Skipped
 }
 
-// NoteDefinitions returns the call that stores definitions.
+// NoteDefinitions returns the call that stores definitions of sagas.
 func (c *Sagas) NoteDefinitions(ds []store.SagaDefinition) ([]sqlexec.Call, error) {
 	if len(ds) == 0 {
 		return nil, nil
@@ -96,7 +97,7 @@ func (c *Sagas) NoteDefinitions(ds []store.SagaDefinition) ([]sqlexec.Call, erro
 	return []sqlexec.Call{c.pg.Call("NoteSagaDefinitions", names, hashes, written)}, nil
 }
 
-// List lists sagas. It also returns the last examined saga if Scan ended the list.
+// List lists sagas. It also returns the last examined saga if the limit Scan ended the list.
 func (c *Sagas) List(ctx context.Context, q store.SagaQuery,
 	limit int) ([]store.Saga, *store.SagaRef, error) {
 	var name, key *string
@@ -117,7 +118,7 @@ func (c *Sagas) List(ctx context.Context, q store.SagaQuery,
 		sqlexec.Moment(q.StartedBefore), sqlexec.Moment(q.StartedAfter), name, key, int32(limit), scan)
 	calls := []sqlexec.Call{c.pg.Call("PlanOnce"), list}
 	switch {
-	case !sagarow.OnlyKey(&q): // this list is frequent, so it uses a cached plan
+	case !sagarow.OnlyKey(&q): // the frequent lists by key, below, use a cached plan
 	case q.Name != "":
 		calls = []sqlexec.Call{c.pg.Call("FindSaga", sqlexec.StorableText(q.Name),
 			sqlexec.StorableText(q.Key))}

@@ -25,7 +25,7 @@ func wakeIn(m *store.SagaUpdate) int64 {
 	return m.Wake.Microseconds()
 }
 
-// Move returns the call that checks the version of a saga and stores its new state.
+// Move returns the call that stores the new state of a saga. The call fails if the saga has another version.
 func (c *Sagas) Move(m *store.SagaUpdate) ([]sqlexec.Call, error) {
 	if m == nil {
 		return nil, nil
@@ -36,8 +36,8 @@ func (c *Sagas) Move(m *store.SagaUpdate) ([]sqlexec.Call, error) {
 	return []sqlexec.Call{c.pg.Call("MoveSaga", moveArgs(m)...)}, nil
 }
 
-// MoveEach returns the call that moves the sagas of several effects in one statement, as Move does for one.
-// The call fails unless all versions match.
+// MoveEach returns the call that moves the sagas of several effects in one statement. The call fails if any
+// saga has another version.
 func (c *Sagas) MoveEach(es []store.Effect) (sqlexec.Call, error) {
 	b, err := batchOf(es)
 	if err != nil {
@@ -46,8 +46,8 @@ func (c *Sagas) MoveEach(es []store.Effect) (sqlexec.Call, error) {
 	return c.pg.Call("MoveAllSagas", b.args()...), nil
 }
 
-// MoveHeld changes the first call so that it needs no guard before it. This is possible if the call moves a
-// saga that the unit has locked. Otherwise MoveHeld returns false.
+// MoveHeld combines the first of calls with GuardLent, which saves a statement. It can do so only if that
+// call moves a saga that the transaction has locked. Otherwise MoveHeld changes nothing and returns false.
 func (c *Sagas) MoveHeld(locked []store.SagaRef, calls []sqlexec.Call) bool {
 	if len(calls) == 0 || calls[0].SQL != c.pg.SQL["MoveSaga"] {
 		return false
@@ -72,7 +72,7 @@ func (c *Sagas) MoveHeld(locked []store.SagaRef, calls []sqlexec.Call) bool {
 	return true
 }
 
-// Stirs reports whether es make a saga claimable.
+// Stirs reports whether es make a saga claimable, so that engines must wake.
 func Stirs(es []store.Effect) bool {
 	return slices.ContainsFunc(es,
 		func(e store.Effect) bool { return e.Saga != nil && e.Saga.Release && e.Saga.Wake >= 0 })

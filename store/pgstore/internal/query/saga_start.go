@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Start writes new sagas with one statement, and reads existing sagas. For a single saga it uses another
-// statement.
+// Start writes new sagas with one statement, and reads existing sagas. The element of fresh is true for a new
+// saga.
 func (c *Sagas) Start(ss []store.Saga, ask asking, send sending) (stored []store.Saga, fresh []bool,
 	err error) {
 	if c.pg.Err != nil || len(ss) == 0 {
@@ -32,7 +32,7 @@ func (c *Sagas) Start(ss []store.Saga, ask asking, send sending) (stored []store
 func (c *Sagas) startMany(ss []store.Saga, ask asking, send sending) (stored []store.Saga, fresh []bool,
 	err error) {
 	stored, fresh = make([]store.Saga, len(ss)), make([]bool, len(ss))
-	first := make(map[[2]string]int, len(ss)) // of each key
+	first := make(map[[2]string]int, len(ss)) // the first index in ss of each saga
 	for i := range ss {
 		stored[i] = written(&ss[i])
 		at := [2]string{ss[i].Name, ss[i].Key}
@@ -68,8 +68,8 @@ func (c *Sagas) startMany(ss []store.Saga, ask asking, send sending) (stored []s
 	return stored, fresh, nil
 }
 
-// findStarted reads the existing sagas. If the retention deleted a saga meanwhile, findStarted starts that
-// saga again.
+// findStarted reads the existing sagas into stored. If retention deleted a saga meanwhile, findStarted starts
+// it again.
 func (c *Sagas) findStarted(ss, stored []store.Saga, fresh []bool, ask asking, send sending) error {
 	var calls []sqlexec.Call
 	found := make([]bool, len(ss))
@@ -103,7 +103,7 @@ func (c *Sagas) findStarted(ss, stored []store.Saga, fresh []bool, ask asking, s
 	return nil
 }
 
-// startColumns returns the columns of new sagas.
+// startColumns returns the columns of new sagas as arrays.
 func startColumns(ss []store.Saga) []any {
 	n := len(ss)
 	texts := make([][]string, 11) // name, key, id, hash, input, origin, state, status, step, error, session

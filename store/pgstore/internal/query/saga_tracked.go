@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// LockTracked returns the call that locks tracked sagas and reads them into rows. Lists are JSON, because
-// some drivers of database/sql do not support arrays.
+// LockTracked returns the call that locks tracked sagas, creates missing ones, and reads them into rows. The
+// keys are JSON, because some drivers of database/sql do not support arrays.
 func (c *Sagas) LockTracked(flow string, keys []string) (list sqlexec.Call, rows *[]store.Tracked,
 	err error) {
 	text, err := json.Marshal(keys)
@@ -31,7 +31,7 @@ func (c *Sagas) LockTracked(flow string, keys []string) (list sqlexec.Call, rows
 	return list, rows, nil
 }
 
-// SaveTracked returns the call that writes rows which LockTracked locked.
+// SaveTracked returns the call that writes rows. LockTracked must have locked these rows.
 func (c *Sagas) SaveTracked(rows []store.Tracked) ([]sqlexec.Call, error) {
 	if len(rows) == 0 {
 		return nil, nil

@@ -1,4 +1,6 @@
-// Package query has the statements about Skald's tables, a file for each table.
+// Package query has the SQL statements about Skald's tables, as calls for package sqlexec. The names of the
+// files begin with the table. The .sql files have the statements; functions of this package complete some of
+// them.
 package query
 
 import (
@@ -11,7 +13,7 @@ import (
 //go:embed sql/*.sql
 var statements embed.FS
 
-// Statements returns all statements of the package by name, with a placeholder for the schema.
+// Statements returns all statements of the package by name, completed, with a placeholder for the schema.
 func Statements() (map[string]string, error) {
 	raw, err := sqlfile.Load(statements, "sql", sqlexec.Placeholder)
 	if err != nil {

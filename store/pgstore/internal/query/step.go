@@ -1,4 +1,4 @@
-// This file has the steps of sagas that messages take and undo.
+// This file has the steps of sagas across services. A message takes a step, and another message may undo it.
 
 package query
 
@@ -12,15 +12,17 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// forgottenStep is a part of the statements that take a step: see TakeStep. It does not read the floor for a
-// saga of the last hour, because no floor is in the last hour: see leastSteps in package admin.
+// forgottenStep is a part of the statements that take a step: see TakeStep in step.sql. It is true if
+// retention may have deleted the step. The floor of a step is the time up to which its rows are deleted. A
+// saga of the last hour needs no read of the floor, because the floor is always older: see leastSteps in
+// package admin.
 const forgottenStep = `s.was = 0 AND CASE WHEN s.begun > clock_timestamp() - interval '1 hour' THEN false
 		ELSE EXISTS (SELECT FROM /*schema*/skald_step AS o
 				WHERE o.consumer = $1::text AND o.saga = $2::text AND o.step = $3::text AND o.occurrence = $4::text)
 			OR EXISTS (SELECT FROM /*schema*/skald_step_floor AS f
 				WHERE f.consumer = $1::text AND f.step = $3::text AND f.at > coalesce(s.begun, '-infinity')) END`
 
-// completeSteps fills in forgottenStep.
+// completeSteps completes the statements with forgottenStep.
 func completeSteps(raw map[string]string) {
 	for name, text := range raw {
 		raw[name] = strings.ReplaceAll(text, "/*forgotten*/", forgottenStep)
@@ -33,7 +35,7 @@ type Steps struct{ pg *sqlexec.DB }
 // NewStep returns the steps of pg.
 func NewStep(pg *sqlexec.DB) *Steps { return &Steps{pg} }
 
-// Compare orders steps.
+// Compare orders steps by their names, so that all transactions take them in one order.
 func Compare(a, b store.Step) int {
 	return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Saga, b.Saga),
 		cmp.Compare(a.Name, b.Name), cmp.Compare(a.Occurrence, b.Occurrence))
@@ -49,7 +51,7 @@ func free(s store.StepState) bool {
 	return s == store.StepAbsent || s == store.StepParked || s == store.StepDead
 }
 
-// Take returns the call that takes or undoes s and reads the previous state into found.
+// Take returns the call that takes or undoes the step s. The call writes the previous state to found.
 func (c *Steps) Take(s, found *store.Step) (take sqlexec.Call, err error) {
 	switch s.State {
 	case store.StepDone, store.StepCalling:
@@ -70,7 +72,7 @@ func (c *Steps) Take(s, found *store.Step) (take sqlexec.Call, err error) {
 			return err
 		}
 		was.Result, was.Outcome = string(result), string(outcome)
-		// a long id is stored as its hash
+		// a step has the hash of a long ID, so found gets the ID itself if it is the same message
 		if was.Source == sqlexec.Name(s.Source) && was.ID == sqlexec.Name(s.ID) {
 			was.Identity = s.Identity
 		} else {
@@ -88,7 +90,8 @@ func (c *Steps) Take(s, found *store.Step) (take sqlexec.Call, err error) {
 	return take, nil
 }
 
-// Set returns the call that checks the state of s and stores the new one.
+// Set returns the call that stores the new state of the step s. The call fails if the present state is not in
+// s.From.
 func (c *Steps) Set(s *store.Step) []sqlexec.Call {
 	if s == nil {
 		return nil
@@ -109,7 +112,8 @@ func blobOrNull(s string) []byte {
 	return []byte(s)
 }
 
-// Note returns the calls that record the step of a message that is parked or dead.
+// Note returns the calls that record that the message of a step is parked or dead. If the step is already
+// undone, a dead letter stops blocking its key.
 func (c *Steps) Note(k *store.Park) []sqlexec.Call {
 	if k == nil || k.Step == nil {
 		return nil

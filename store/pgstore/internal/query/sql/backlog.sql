@@ -1,5 +1,5 @@
 -- name: Backlog
--- Only public views, because an app may read no other tables.
+-- Reads only public views, because the role of an app may read no other tables.
 SELECT coalesce((SELECT value FROM /*schema*/skald_setting WHERE name = 'source'), ''), b.pending,
 	round(b.oldest_seconds * 1000)::bigint, b.deferred,
 	coalesce(round(greatest(m.oldest_seconds, 0) * 1000), 0)::bigint,
@@ -7,12 +7,12 @@ SELECT coalesce((SELECT value FROM /*schema*/skald_setting WHERE name = 'source'
 FROM /*schema*/skald_backlog AS b LEFT JOIN /*schema*/skald_retention AS m ON m.name = 'skald_outbox';
 
 -- name: BacklogRest
--- The parts of Backlog that OutboxShards does not have.
+-- Returns the parts of Backlog that OutboxShards does not have.
 SELECT coalesce((SELECT value FROM /*schema*/skald_setting WHERE name = 'source'), ''),
 	coalesce((SELECT round(greatest(oldest_seconds, 0) * 1000) FROM /*schema*/skald_retention WHERE name = 'skald_outbox'), 0)::bigint;
 
 -- name: Progress
--- The topics are JSON, which all modes of pgx and database/sql read in the same way.
+-- Returns the topics as JSON, because all modes of pgx and database/sql read JSON in the same way.
 SELECT kind, name, coalesce(round(heard_seconds * 1000), 0)::bigint, round(progress_seconds * 1000)::bigint, array_to_json(topics)::text,
 	coalesce(shards, 0), coalesce(ceil(broker_away_seconds * 1000), 0)::bigint
 FROM /*schema*/skald_progress ORDER BY kind COLLATE "C", name COLLATE "C";

@@ -2,12 +2,12 @@
 SELECT partition, origin, position, in_flight_end, crash_suspect, session, stamp, at FROM /*schema*/skald_checkpoint WHERE consumer = $1::text ORDER BY partition;
 
 -- name: CheckpointsLocked
--- Read before OccupyCheckpoints changes them.
+-- Does as Checkpoints, and locks the rows, because OccupyCheckpoints changes them next.
 SELECT partition, origin, position, in_flight_end, crash_suspect, session, stamp, at FROM /*schema*/skald_checkpoint WHERE consumer = $1::text ORDER BY partition FOR UPDATE;
 
 -- name: Server
--- The start of the server, its database, and the tables in it. If all are the same, no commit was lost. Tables that were restored into the
--- same database, or copied into another schema of it, have a row of another table and transaction.
+-- Identifies the running server, its database, and the tables in it. If none of the three changed, no commit was lost. Tables that were restored
+-- into the same database, or copied into another schema, have another row: its table and its transaction number differ.
 SELECT pg_postmaster_start_time(), (SELECT oid::bigint FROM pg_database WHERE datname = current_database()),
 	coalesce((SELECT tableoid::text || '.' || xmin::text FROM /*schema*/skald_setting WHERE name = 'fingerprint key'), '');
 
@@ -18,7 +18,7 @@ SELECT c.system_identifier::text, d.oid::bigint, d.datname::text FROM pg_control
 SELECT /*schema*/skald_require($1::timestamptz = pg_postmaster_start_time(), 'the server');
 
 -- name: Unclaim
--- Releases the work of sessions that ended without releasing these partitions.
+-- Makes parked messages due that sessions claimed and did not release before they ended. $3 has the partitions of these sessions.
 UPDATE /*schema*/skald_parked SET due = clock_timestamp()
 WHERE consumer = $1::text AND claimed_by <> '' AND claimed_by <> $2::text AND dead_at IS NULL AND NOT waiting AND due > clock_timestamp()
 	AND claimed_by = ANY (ARRAY(SELECT session FROM /*schema*/skald_checkpoint WHERE consumer = $1::text AND partition = ANY ($3::text[])));

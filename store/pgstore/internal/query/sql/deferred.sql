@@ -1,5 +1,5 @@
 -- name: Defer
--- A row that is deferred already gets the new attempts, why and due.
+-- Stores a copy of a row that the broker refused. If the copy exists, it only updates attempts, reason and due.
 INSERT INTO /*schema*/skald_deferred (seq, bucket, id, source, topic, key, type, data, content_type, schema, subject,
 	correlation_id, causation_id, traceparent, headers, time, attempts, reason, due, bytes, sha256)
 VALUES ($1::bigint, $2::smallint, $3::text, $4::text, $5::text, $6::bytea, $7::text, $8::bytea, $9::text, $10::text, $11::text,
@@ -8,7 +8,7 @@ VALUES ($1::bigint, $2::smallint, $3::text, $4::text, $5::text, $6::bytea, $7::t
 ON CONFLICT (seq) DO UPDATE SET attempts = excluded.attempts, reason = excluded.reason, due = excluded.due;
 
 -- name: DeferUnread
--- Defer for a row that cannot be read: it is copied unchanged from the outbox.
+-- Does as Defer for a row that the relay cannot read: it copies the row unchanged from the outbox.
 INSERT INTO /*schema*/skald_deferred (seq, bucket, id, source, topic, key, type, data, content_type, schema, subject,
 	correlation_id, causation_id, traceparent, headers, time, attempts, reason, due)
 SELECT o.seq, /*bucket*/, o.id, o.source, o.topic, coalesce(o.key_bytes, convert_to(o.key, 'UTF8')), o.type,
@@ -32,8 +32,8 @@ WHERE a.key IS NOT NULL AND l.id = ANY ($1::integer[])
 ORDER BY a.topic, a.key;
 
 -- name: Retry
--- Of each key: the first row, if it is due, and the waiting rows after it, up to the next one with attempts. Bytes are limited as in Pull.
--- Rows that were due first come first, so that many rows that are refused again and again do not delay others.
+-- Returns for each key the first row, if it is due, and the waiting rows after it, up to the next row with attempts. It limits bytes as Pull
+-- does. The keys that were due first come first, so that many rows that the broker always refuses do not delay other rows.
 SELECT o.seq, o.bucket, o.id, /*left*/o.source, /*left*/o.topic, CASE WHEN o.size <= /*rowbytes*/ OR octet_length(o.key) <= 1024 THEN o.key END AS key, /*none*/o.type, /*whole*/o.data,
 	/*none*/o.content_type, /*whole*/o.schema, /*whole*/o.subject, /*whole*/o.correlation_id, /*whole*/o.causation_id, /*whole*/o.traceparent,
 	/*whole*/o.headers,
@@ -60,7 +60,7 @@ FROM (
 ORDER BY o.head, o.seq;
 
 -- name: LockDeferred
--- Locks out a relay that stores progress: that locks the same shard.
+-- Locks the shard of a deferred row, so that no relay stores progress at the same time.
 SELECT l.id FROM /*schema*/skald_shard AS l WHERE EXISTS (
 	SELECT FROM /*schema*/skald_deferred AS a WHERE a.id = $1::text AND a.bucket BETWEEN l.first_bucket AND l.last_bucket)
 ORDER BY l.id FOR UPDATE OF l;

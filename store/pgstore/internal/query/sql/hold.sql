@@ -1,5 +1,6 @@
 -- name: HoldEntities
--- After LockEntity for each. A holder that is in line already keeps its place. The result is true if no other holder is first in any line.
+-- Runs after LockEntity for each entity. A holder that is already in a queue keeps its place. The result is true if no other holder is first in
+-- any of the queues.
 WITH wanted AS MATERIALIZED (
 	SELECT e.row ->> 'space' AS space, convert_to(e.row ->> 'key', 'UTF8') AS key FROM jsonb_array_elements($1::text::jsonb) AS e(row)
 ), first AS MATERIALIZED (
@@ -24,8 +25,8 @@ SELECT count(*) FROM (
 	ORDER BY e.space, e.key FOR NO KEY UPDATE OF e) AS e;
 
 -- name: FreeEntities
--- After LockHeldEntities. It wakes the next saga in each line; a process that has that saga in progress reads it again. It does not wait
--- for a saga that another transaction has locked.
+-- Runs after LockHeldEntities. It wakes the next saga in each queue. If a process is running that saga, the process reads it again. The
+-- statement does not wait for a saga that another transaction has locked.
 WITH gone AS (
 	DELETE FROM /*schema*/skald_hold WHERE holder = $1::text RETURNING space, key, place
 ), first AS MATERIALIZED (

@@ -1,7 +1,7 @@
 -- name: ListLocked
--- Until it ends, a transaction that locked an entity has a lock on the table, and its number is in the row. So this reads rows with such a
--- number: those in the first $3 pages, and those that others wait for. Each savepoint of a transaction has its own number. A waiting
--- transaction that has locked no row is not listed.
+-- Lists locked entities. An open transaction that locked an entity has a lock on the table, and its number is in the row. So this statement
+-- looks for rows with the number of such a transaction: in the first $3 pages, and among the rows that other transactions wait for. Each
+-- savepoint of a transaction has its own number. The list does not have a waiting transaction that has locked no row yet.
 WITH l AS MATERIALIZED (
 	SELECT locktype, relation, page, tuple, transactionid, virtualtransaction AS vt, pid, mode, granted FROM pg_catalog.pg_locks
 	WHERE database IS NULL OR database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())

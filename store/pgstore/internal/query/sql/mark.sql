@@ -1,14 +1,15 @@
 -- name: InsertMark
--- Waits for a rival. "arrived" is when the mark was stored by the server's clock, or the time in its ID ($7, in milliseconds; 0 if it has
--- none) if that is later. "known": the snapshot has neither a floor above the ID nor its mark. A look in the index alone is not enough,
--- because it shows the present. The retention may have deleted the mark after this snapshot, which does not have the new floor yet.
+-- Inserts a mark, and none if it exists or the message is too old. If a rival is inserting the same mark, it waits. "arrived" is the present
+-- time of the server, or the time in the ID if that is later ($7, in milliseconds; 0 without a time). "known" is true if the snapshot has
+-- neither a floor above the ID nor its mark. ON CONFLICT alone is not enough, because it sees the present and not the snapshot: retention may
+-- have deleted the mark after this snapshot, and the snapshot does not have the new floor yet.
 INSERT INTO /*schema*/skald_mark (consumer, source, id, outcome, reason, fingerprint, at, until)
 SELECT $1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint, /*arrived*/, clock_timestamp() + $9::bigint * interval '1 microsecond'
 WHERE /*known*/
 ON CONFLICT DO NOTHING;
 
 -- name: TakeMark
--- InsertMark with the work of Session: one statement less for each message. CASE applies the timeouts in any case.
+-- Does as InsertMark and Session together, which saves a statement for each message. CASE sets the timeouts even if no mark is inserted.
 INSERT INTO /*schema*/skald_mark (consumer, source, id, outcome, reason, fingerprint, at, until)
 SELECT $1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint, /*arrived*/, clock_timestamp() + $9::bigint * interval '1 microsecond'
 WHERE CASE WHEN set_config('skald.lent', 'yes', true) IS NOT NULL AND set_config('lock_timeout', $10::text, true) IS NOT NULL
@@ -18,8 +19,8 @@ WHERE CASE WHEN set_config('skald.lent', 'yes', true) IS NOT NULL AND set_config
 ON CONFLICT DO NOTHING;
 
 -- name: InsertArriving
--- InsertMark after TakeArrive. It inserts no mark for a message that is parked or must wait for one, and then resets the planner's
--- settings. CASE does this in any case.
+-- Does as InsertMark after TakeArrive. It inserts no mark for a message that is parked or must wait for a parked message. CASE resets the
+-- planner settings of TakeArrive in both cases.
 INSERT INTO /*schema*/skald_mark (consumer, source, id, outcome, reason, fingerprint, at)
 SELECT $1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint, /*arrived*/
 WHERE CASE WHEN set_config('enable_seqscan', current_setting('skald.seqscan'), true) IS NOT NULL
@@ -29,7 +30,7 @@ WHERE CASE WHEN set_config('enable_seqscan', current_setting('skald.seqscan'), t
 ON CONFLICT DO NOTHING;
 
 -- name: InsertClaimed
--- InsertArriving for a claimed message. It inserts no mark unless the message has the same attempts ($10) and is the first of its key.
+-- Does as InsertArriving for a claimed message. It inserts a mark only if the message still has $10 attempts and is the first of its key.
 INSERT INTO /*schema*/skald_mark (consumer, source, id, outcome, reason, fingerprint, at)
 SELECT $1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint, /*arrived*/
 WHERE CASE WHEN set_config('enable_seqscan', current_setting('skald.seqscan'), true) IS NOT NULL
@@ -41,15 +42,15 @@ WHERE CASE WHEN set_config('enable_seqscan', current_setting('skald.seqscan'), t
 ON CONFLICT DO NOTHING;
 
 -- name: ExpireMark
--- After an InsertMark that inserted nothing, and before the next try: deletes a mark whose Keep is over.
+-- Deletes an expired mark. It runs after an InsertMark that inserted nothing, before the next InsertMark.
 SELECT /*schema*/skald_expire($1::text, $2::text, $3::text);
 
 -- name: BelowFloor
--- For an ID with a timestamp.
+-- Reports whether an ID with a timestamp is too old: retention may have deleted its mark.
 SELECT true FROM /*schema*/skald_floor AS f WHERE f.consumer = $1::text AND f.at >= to_timestamp($2::bigint / 1000.0);
 
 -- name: GuardMark
--- InsertMark that fails if there is a mark.
+-- Does as InsertMark, and fails if the mark exists.
 WITH i AS (
 	INSERT INTO /*schema*/skald_mark (consumer, source, id, outcome, reason, fingerprint, at, until)
 	SELECT $1::text, $2::text, $3::text, $4::smallint, $5::text, $6::bigint, /*arrived*/, clock_timestamp() + $9::bigint * interval '1 microsecond'
@@ -60,13 +61,14 @@ WITH i AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM i), 'a mark');
 
 -- name: FindMark
--- A separate statement after an InsertMark without a row: only a new snapshot has the mark of the rival that it waited for.
+-- Reads a mark after an InsertMark that inserted nothing. It is a separate statement, because only a new snapshot has the mark of the rival that
+-- InsertMark waited for.
 SELECT coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result, coalesce(a.emitted, ''), coalesce(a.headers, ''), (extract(epoch FROM m.until - clock_timestamp()) * 1000000)::bigint
 FROM /*schema*/skald_mark AS m LEFT JOIN /*schema*/skald_answer AS a ON a.arrival = m.arrival
 WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text;
 
 -- name: SeenMarks
--- OFFSET 0 makes each look-up one probe of the index, for any statistics.
+-- Reads the marks of many messages. OFFSET 0 makes each look-up one probe of the index, whatever the statistics are.
 SELECT i.n, coalesce(m.until <= clock_timestamp(), false), coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(m.fingerprint, 0), coalesce(a.code, 0), a.result, coalesce(a.emitted, ''), coalesce(a.headers, ''), (extract(epoch FROM m.until - clock_timestamp()) * 1000000)::bigint
 FROM unnest($2::text[], $3::text[], $4::integer[]) AS i(source, id, n)
 CROSS JOIN LATERAL (
@@ -86,8 +88,8 @@ WITH i AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM i), 'an answer');
 
 -- name: InsertMarks
--- InsertMark for many, in their order. Messages that FindKeyOrders returned get none. Scalar subqueries stay probes of the index, for any
--- statistics.
+-- Does as InsertMark for many messages, in the order of the arrays. It inserts no marks for messages that FindKeyOrders returned. The scalar
+-- subqueries are probes of the index, whatever the statistics are.
 INSERT INTO /*schema*/skald_mark (consumer, source, id, outcome, reason, fingerprint, at)
 SELECT $1::text, i.source, i.id, i.outcome, i.reason, i.fingerprint, /*arrived*/
 FROM unnest($2::text[], $3::text[], $4::smallint[], $5::text[], $6::bigint[], $7::integer[], $8::bigint[], $9::boolean[])

@@ -1,5 +1,5 @@
 -- name: InsertRow
--- Without RETURNING, so that a writer needs only INSERT. The source is the default of the column.
+-- Has no RETURNING, so that a writer needs only the right to INSERT. The source is the default of its column.
 INSERT INTO /*schema*/skald_outbox (topic, key, type, data, data_bytes, key_bytes, content_type, schema, subject,
 	correlation_id, causation_id, traceparent, headers, time, id, bucket)
 VALUES ($1::text, $2::text, $3::text, $4::text, $5::bytea, $6::bytea, $7::text, $8::text, $9::text,
@@ -7,12 +7,12 @@ VALUES ($1::text, $2::text, $3::text, $4::text, $5::bytea, $6::bytea, $7::text, 
 	coalesce($15::text::uuid, /*schema*/skald_uuid7()), $16::smallint);
 
 -- name: InsertUsual
--- For a row that has only JSON and a text key.
+-- Inserts a row that has only JSON and a text key.
 INSERT INTO /*schema*/skald_outbox (topic, key, type, data, correlation_id, causation_id, traceparent, time, id, bucket)
 VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::timestamptz, $9::uuid, $10::smallint);
 
 -- name: InsertManyUsual
--- $11 means NULL, and so does -1 for a bucket.
+-- Inserts many usual rows. In the arrays, the text $11 and the bucket -1 mean NULL.
 INSERT INTO /*schema*/skald_outbox (topic, key, type, data, correlation_id, causation_id, traceparent, time, id, bucket)
 SELECT topic, nullif(key, $11::text), type, nullif(data, $11::text), nullif(correlation_id, $11::text), nullif(causation_id, $11::text),
 	nullif(traceparent, $11::text), time, id, nullif(bucket, -1)
@@ -20,8 +20,8 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text
 	AS r(topic, key, type, data, correlation_id, causation_id, traceparent, time, id, bucket);
 
 -- name: InsertRows
--- For several rows; for one row, arrays would halve the rate. The order of the arrays is the order of seq. $17 means NULL, and so does -1
--- for a bucket.
+-- Inserts several rows; for one row, arrays would halve the rate. The order of the arrays is the order of seq. In the arrays, the text $17 and
+-- the bucket -1 mean NULL.
 INSERT INTO /*schema*/skald_outbox (topic, key, type, data, data_bytes, key_bytes, content_type, schema, subject,
 	correlation_id, causation_id, traceparent, headers, time, id, bucket)
 SELECT topic, nullif(key, $17::text), type, nullif(data, $17::text), nullif(data_bytes, $17::text::bytea), nullif(key_bytes, $17::text::bytea),

@@ -2,7 +2,7 @@
 SELECT /*schema*/skald_check_key_order($1::bigint, $2::text, $3::text, $4::text, $5::bytea, $6::integer);
 
 -- name: TakeKeyOrder
--- KeyOrder after the work of Session: one statement less for each message.
+-- Does as Session and KeyOrder together, which saves a statement for each message.
 SELECT CASE WHEN coalesce($9::timestamptz <> pg_postmaster_start_time(), false) AND /*schema*/skald_require(false, 'the server') THEN 0::smallint
 	WHEN set_config('skald.lent', 'yes', true) IS NOT NULL AND set_config('lock_timeout', $7::text, true) IS NOT NULL
 		AND set_config('idle_in_transaction_session_timeout', $8::text, true) IS NOT NULL
@@ -10,7 +10,8 @@ SELECT CASE WHEN coalesce($9::timestamptz <> pg_postmaster_start_time(), false) 
 	THEN /*schema*/skald_check_key_order($1::bigint, $2::text, $3::text, $4::text, $5::bytea, $6::integer) END;
 
 -- name: TakeArrive
--- The work of Session and the lock of a key, for InsertArriving: that gets a later snapshot, and a plan without full scans (see Walk).
+-- Does as Session, and locks a key for InsertArriving. InsertArriving is a separate statement, so that its snapshot is later than the lock. The
+-- settings give InsertArriving a plan without full scans: see Walk.
 SELECT CASE WHEN coalesce($4::timestamptz <> pg_postmaster_start_time(), false) AND /*schema*/skald_require(false, 'the server') THEN NULL
 	WHEN set_config('skald.lent', 'yes', true) IS NOT NULL AND set_config('lock_timeout', $2::text, true) IS NOT NULL
 		AND set_config('idle_in_transaction_session_timeout', $3::text, true) IS NOT NULL
@@ -19,7 +20,8 @@ SELECT CASE WHEN coalesce($4::timestamptz <> pg_postmaster_start_time(), false) 
 	THEN set_config('enable_seqscan', 'off', true) END;
 
 -- name: FollowArrive
--- TakeArrive after the COMMIT of another message, whose result must not wait for a rival of this message.
+-- Does as TakeArrive, but fails instead of waiting for the key. It shares a round trip with the COMMIT of another message, and the result of
+-- that COMMIT must not wait for a rival of this message.
 SELECT CASE WHEN coalesce($4::timestamptz <> pg_postmaster_start_time(), false) AND /*schema*/skald_require(false, 'the server') THEN NULL
 	WHEN set_config('skald.lent', 'yes', true) IS NOT NULL AND set_config('lock_timeout', $2::text, true) IS NOT NULL
 		AND set_config('idle_in_transaction_session_timeout', $3::text, true) IS NOT NULL
@@ -29,7 +31,7 @@ SELECT CASE WHEN coalesce($4::timestamptz <> pg_postmaster_start_time(), false) 
 	THEN set_config('enable_seqscan', 'off', true) END;
 
 -- name: FollowKeyOrder
--- Tries the lock of the key before TakeKeyOrder, as FollowArrive does.
+-- Locks the key before TakeKeyOrder, or fails instead of waiting, as FollowArrive does.
 SELECT CASE WHEN pg_try_advisory_xact_lock($1::bigint) THEN true ELSE /*schema*/skald_require(false, 'a free key') END;
 
 -- name: GuardKeyOrder
@@ -39,7 +41,8 @@ SELECT /*schema*/skald_require(/*schema*/skald_check_key_order($1::bigint, $2::t
 SELECT pg_advisory_xact_lock($1::bigint) IS NULL;
 
 -- name: LockParked
--- The key of a parked message or dead letter. The next statement has a later snapshot.
+-- Locks the key of a parked message or dead letter. It is a separate statement, so that the snapshot of the next statement is later than the
+-- lock.
 SELECT pg_advisory_xact_lock((SELECT key_lock FROM /*schema*/skald_parked WHERE consumer = $1::text AND source = $2::text AND id = $3::text)) IS NULL;
 
 -- name: NoMark
@@ -47,8 +50,8 @@ SELECT /*schema*/skald_require(NOT EXISTS (
 	SELECT FROM /*schema*/skald_mark WHERE consumer = $1::text AND source = $2::text AND id = $3::text), 'no mark');
 
 -- name: InsertParked
--- f and l are the first and the last message that block the key; the difference of their numbers is the count. A dead letter that blocks
--- its key again has an older number and counts as at least one.
+-- Parks a message, within the limits of its key. f and l are the first and the last message that block the key. The difference of their running
+-- numbers is the count of messages between them. A dead letter that blocks its key again has an older number and counts as at least one.
 WITH f AS (
 	SELECT running_count, running_bytes, bytes FROM /*schema*/skald_parked WHERE consumer = $1::text AND key = $18::bytea AND blocks_key ORDER BY place LIMIT 1
 ), l AS (
@@ -71,7 +74,7 @@ WITH f AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM i), 'a message that may be parked');
 
 -- name: ReplaceParked
--- Another message of the key, which is not stored yet, replaces the one at $28 and $29.
+-- Replaces the message with the source $28 and the ID $29 by another message of the same key.
 WITH u AS (
 	UPDATE /*schema*/skald_parked SET source = $2::text, id = $3::text, attempts = $4::integer, due = clock_timestamp() + $5::bigint * interval '1 microsecond',
 		blocks_key = $6::boolean, first_at = $7::timestamptz, first_error = $8::text, first_host = $9::text, last_at = $10::timestamptz, last_error = $11::text,
@@ -102,8 +105,8 @@ WITH u AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a parked message');
 
 -- name: StepBack
--- Before a dead letter that did not block its key blocks it again. If a later message has an external call, the letter goes to the end of
--- the key. Otherwise each might wait for the other.
+-- Runs before a dead letter that did not block its key blocks the key again. If a later message of the key has an external call in progress, the
+-- dead letter goes to the end of the key. Otherwise both could wait for each other.
 UPDATE /*schema*/skald_parked AS p SET place = DEFAULT,
 	running_count = 1 + coalesce((SELECT l.running_count FROM /*schema*/skald_parked AS l WHERE l.consumer = p.consumer AND l.key = p.key AND l.blocks_key ORDER BY l.place DESC LIMIT 1), 0),
 	running_bytes = p.bytes + coalesce((SELECT l.running_bytes FROM /*schema*/skald_parked AS l WHERE l.consumer = p.consumer AND l.key = p.key AND l.blocks_key ORDER BY l.place DESC LIMIT 1), 0)
@@ -111,7 +114,7 @@ WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND key IS NOT
 	SELECT FROM /*schema*/skald_parked AS c WHERE c.consumer = p.consumer AND c.call IS NOT NULL AND c.place > p.place AND c.key = p.key);
 
 -- name: RequeueParked
--- The age of the message counts from now, so that an old dead letter gets as many tries as a new message.
+-- Parks a dead letter again. Its age counts from now, so that it gets as many tries as a new message.
 WITH u AS (
 	UPDATE /*schema*/skald_parked SET attempts = 0, claims = 0, crash_count = 0, due = clock_timestamp(), blocks_key = true, dead_at = NULL,
 		kind = '', fingerprint = '', stack = '', version = '', first_at = CASE WHEN first_at IS NOT NULL THEN clock_timestamp() END
@@ -127,13 +130,13 @@ UPDATE /*schema*/skald_parked SET attempts = 0, claims = 0, crash_count = 0, due
 WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND dead_at IS NOT NULL;
 
 -- name: LetGo
--- A dead letter whose step is barred or undone can have no effect, so it blocks no other message.
+-- Makes a dead letter stop blocking its key if its step is barred or undone, because the message can have no effect any more.
 UPDATE /*schema*/skald_parked SET blocks_key = false
 WHERE consumer = $1::text AND source = $2::text AND id = $3::text AND dead_at IS NOT NULL AND EXISTS (
 	SELECT FROM /*schema*/skald_step WHERE consumer = $1::text AND saga = $4::text AND step = $5::text AND occurrence = $6::text AND state IN (6, 7));
 
 -- name: SettleParked
--- After a change of a message: the first of its key becomes due, the others wait.
+-- Runs after a change of a message: the first message of its key becomes due, and the others wait.
 WITH k AS (
 	SELECT key FROM /*schema*/skald_parked WHERE consumer = $1::text AND source = $2::text AND id = $3::text
 ), f AS (
@@ -147,7 +150,7 @@ WITH k AS (
 SELECT 1;
 
 -- name: FinishParked
--- The next message of the key becomes due.
+-- Deletes a claimed message. The next message of its key becomes due.
 WITH d AS (
 	DELETE FROM /*schema*/skald_parked WHERE consumer = $1::text AND source = $2::text AND id = $3::text
 		AND ($4::integer IS NULL OR attempts = $4::integer AND dead_at IS NULL AND coalesce(call::json ->> 'key', '') = $5::text)
@@ -162,7 +165,7 @@ WITH d AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM d), 'a parked message or dead letter');
 
 -- name: TouchParked
--- The guard of FinishParked, for a transaction that does not choose the next message of the key.
+-- Checks the guard of FinishParked, for a transaction that does not choose the next message of the key.
 WITH u AS (
 	UPDATE /*schema*/skald_parked SET claims = claims WHERE consumer = $1::text AND source = $2::text AND id = $3::text
 		AND ($4::integer IS NULL OR attempts = $4::integer AND dead_at IS NULL AND coalesce(call::json ->> 'key', '') = $5::text)
@@ -172,9 +175,9 @@ WITH u AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a parked message or dead letter');
 
 -- name: Claim
--- Only the first message of a key is ever due, so locked rows let no message overtake. The clock is read once: a condition with a clock for
--- each row would not end the walk of the index. c updates the messages prefetched last time, if that claim had no answer. a has the
--- messages prefetched now, a prefix of those after h. Both end at the limit of bytes.
+-- Claims due messages. Only the first message of a key can be due, so skipping locked rows does not change the order of a key. The clock is read
+-- once, because a condition with a clock for each row could not end the walk of the index. c updates messages that an earlier claim prefetched,
+-- if its result was lost. a has the messages to prefetch now: the first ones after h, the claimed message. Both end at the limit of bytes.
 WITH d AS (
 	SELECT place, key, claims, prefetched_to, crash_count = 0 AND call IS NULL AND claims = 0 AND key IS NOT NULL AS plain,
 		bytes + coalesce(octet_length(envelope), 0) AS size
@@ -220,7 +223,7 @@ SELECT consumer, source, id, attempts, 0::bigint, blocks_key, first_at, first_er
 	failures, clock_timestamp() FROM a;
 
 -- name: NextDue
--- The time until the next message is due, and whether a message in quarantine was admitted.
+-- Returns the time until the next message is due, and whether an operator admitted a message from the quarantine.
 SELECT coalesce((SELECT greatest((extract(epoch FROM due - clock_timestamp()) * 1000000)::bigint, 1) FROM /*schema*/skald_parked
 	WHERE consumer = $1::text AND dead_at IS NULL AND NOT waiting AND topic || chr(31) || type <> ALL ($2::text[]) ORDER BY due LIMIT 1), 0),
 	EXISTS (SELECT FROM /*schema*/skald_quarantine WHERE consumer = $1::text AND admitted_at IS NOT NULL AND taken_at IS NULL);
@@ -242,15 +245,15 @@ SELECT parked, dead, parked_bytes, dead_bytes, coalesce(round(greatest(extract(e
 FROM /*schema*/skald_kept_counts($1::text);
 
 -- name: LockKeyOrders
--- In their order.
+-- Locks keys in the order of the array.
 SELECT count(pg_advisory_xact_lock(t) IS NULL) FROM unnest($1::bigint[]) AS t;
 
 -- name: FindKeyOrders
--- The result of skald_check_key_order for each message from the broker that has one; their keys are locked. A setting keeps the numbers of
--- these messages, so that the next statements insert no mark for them. $7 has the distinct sources: an ID above all stored IDs of its
--- source needs no look-up, and IDs with a timestamp usually are. A blocked key has a first message that waits for none, and there are few
--- of these, so keys are searched among them. If none is found, no message is examined. Not key = ANY: a plan that was made for an empty
--- table would read all of them.
+-- Returns the messages from the broker that are parked or must wait, as skald_check_key_order does for one message. The transaction has locked
+-- their keys. A setting keeps the numbers of the returned messages, so that the next statements insert no marks for them. $7 has the distinct
+-- sources. An ID above all stored IDs of its source needs no look-up; IDs with a timestamp usually are above. Each blocked key has a first
+-- message that does not wait. There are few such messages, so the statement looks for the keys among them. If no key is blocked, it examines no
+-- message. It does not use key = ANY, because a plan for an empty table would read all parked messages.
 SELECT t.n, (CASE WHEN t.dead THEN -4 WHEN NOT t.dead THEN -3
 		WHEN (SELECT true FROM /*schema*/skald_floor AS f WHERE f.consumer = $1::text AND t.old > 0 AND f.at >= to_timestamp(t.old / 1000.0)) THEN -1
 		ELSE -5 END)::smallint,
@@ -272,9 +275,9 @@ FROM (
 ) AS t WHERE t.dead IS NOT NULL OR t.behind;
 
 -- name: FindClaimed
--- The same for claimed messages. Of each key those may be taken that come first, in that order, with the attempts of their claim. $5 to $8
--- have the messages, grouped by key. $2 to $4 have the keys, the number of messages of each, and the number before them. $9 to $12 have
--- messages without a key.
+-- Does as FindKeyOrders for claimed messages. It returns those that are not the first messages of their key in that order, or that do not have
+-- the attempts of their claim. $5 to $8 have the messages, grouped by key. $2 to $4 have the keys, the number of messages of each key, and the
+-- number of messages before them. $9 to $12 have the messages without a key.
 SELECT ($8::integer[])[g.at], -6::smallint, set_config('skald.kept', concat(current_setting('skald.kept'), ',', ($8::integer[])[g.at]), true)
 FROM unnest($2::bytea[], $3::integer[], $4::integer[]) AS k(key, many, before)
 CROSS JOIN LATERAL (
@@ -295,15 +298,15 @@ WHERE (SELECT p.place FROM /*schema*/skald_parked AS p
 	WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id AND p.attempts = i.tries AND p.dead_at IS NULL) IS NULL;
 
 -- name: LockManyParked
--- LockParked for many, in the order of the locks.
+-- Does as LockParked for many messages, in the order of the locks.
 SELECT count(pg_advisory_xact_lock(t.key_lock) IS NULL) FROM (
 	SELECT (SELECT p.key_lock FROM /*schema*/skald_parked AS p WHERE p.consumer = $1::text AND p.source = i.source AND p.id = i.id) AS key_lock
 	FROM unnest($2::text[], $3::text[]) AS i(source, id) ORDER BY 1 OFFSET 0
 ) AS t;
 
 -- name: FinishMany
--- FinishParked for many claimed messages, by their places and in that order. A look-up by their names takes longer, and so does a join with
--- them, except by hash.
+-- Does as FinishParked for many claimed messages, in the order of their places. It finds them by place, because a look-up by source and ID takes
+-- longer. It compares source and ID by a hash join, because other joins take longer.
 WITH d AS (
 	DELETE FROM /*schema*/skald_parked WHERE place = ANY ($2::bigint[]) RETURNING place, consumer, source, id, attempts, dead_at, call, key
 ), n AS (

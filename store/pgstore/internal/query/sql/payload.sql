@@ -1,6 +1,6 @@
 -- name: ListPayloads
--- The newest rows and the first deferred ones. The length of a value is known without reading it, so values beyond the limits are never
--- read.
+-- Returns the payloads of the newest rows and of the first deferred rows. PostgreSQL knows the length of a value without reading it, so the
+-- statement never reads values above the limits.
 SELECT id, topic, type, content_type, is_read, CASE WHEN is_read THEN coalesce(data_bytes, convert_to(data, 'UTF8')) END,
 	CASE WHEN is_read THEN coalesce(convert_to(headers::text, 'UTF8'), headers_bytes) END
 FROM (

@@ -1,5 +1,6 @@
 -- name: Quarantine
--- An existing row stays unchanged, taken or not: it is the mark of the message. Above the limits of store.Quarantined no row is stored.
+-- Stores a message in the quarantine. It does not change an existing row, because that row also marks the message as seen. It stores nothing if
+-- the quarantine is at the limits of store.Quarantined.
 INSERT INTO /*schema*/skald_quarantine (consumer, source, id, fingerprint, cause, topic, type, message, data)
 SELECT $1::text, $2::text, $3::text, $4::bigint, $5::smallint, $6::text, $7::text, $8::text, $9::bytea
 WHERE (SELECT count(*) FROM (SELECT FROM /*schema*/skald_quarantine WHERE consumer = $1::text AND source = $2::text AND id = $3::text LIMIT 10) AS q) < 10

@@ -1,5 +1,6 @@
--- An acknowledged row gets the transaction 3 if its own is not valid here. A row to read again gets 4; at the next recovery 5, and so on.
--- The snapshot of the recovery lists that number as running. User transactions never have such small numbers: creating a cluster takes
+-- These statements repair an outbox after a restore or a copy. A recovery changes txid, the transaction number of outbox rows. A published row
+-- gets 3 if its own number is not valid in this database. A row that relays must read again gets 4, in the next recovery 5, and so on. The
+-- snapshot of the recovery has that number as running. User transactions never have such small numbers, because creating a cluster takes
 -- hundreds.
 
 -- name: Moved
@@ -9,24 +10,25 @@ SELECT coalesce(/*schema*/skald_recovery_reason(), '');
 SELECT /*schema*/skald_check_identity('');
 
 -- name: Horizon
--- Transactions from this number on may not have ended yet.
+-- Returns the number of the oldest transaction that may still run.
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text;
 
 -- name: Recoveries
--- The number of recoveries. A recovery reads it first and settles only under GuardRecoveries with this number.
+-- Returns the number of finished recoveries. A recovery reads it first, and GuardRecoveries fails if the number has changed.
 SELECT value FROM /*schema*/skald_setting WHERE name = 'recoveries';
 
 -- name: LockPage
--- Waits for a recovery that has LockOutbox. Its client may not have received the result.
+-- Waits for another recovery with LockOutbox, which may still run on the server after its client has lost the connection.
 LOCK TABLE /*schema*/skald_outbox IN ROW EXCLUSIVE MODE;
 
 -- name: GuardRecoveries
--- After a lock of the outbox. Of two recoveries at the same time, the second must not settle rows that the first gave to the relays.
+-- Runs after a lock of the outbox. If two recoveries run at the same time, the second must not settle rows that the first gave to the relays.
 SELECT /*schema*/skald_require((SELECT value FROM /*schema*/skald_setting WHERE name = 'recoveries') = $1::text, 'the recovery');
 
 -- name: SettlePage
--- The rows after $1, at most $2. $3 is the horizon, $4 the number of recoveries. A row is acknowledged if the base of a shard includes it
--- by snapshot and by number. Rows written here since then have larger numbers, unless the sequence was behind and used numbers again.
+-- Settles at most $2 rows after number $1. $3 is the result of Horizon, $4 that of Recoveries. A row counts as published if the base of a shard
+-- includes it, by snapshot and by number. Rows that were written here later have larger numbers, unless the sequence was behind and used numbers
+-- again.
 WITH again AS MATERIALIZED (
 	SELECT (4 + $4::text::integer)::text::xid8 AS txid
 ), page AS MATERIALIZED (
@@ -51,8 +53,9 @@ WITH again AS MATERIALIZED (
 SELECT count(*), coalesce(max(seq), 0), count(*) FILTER (WHERE covered), count(*) FILTER (WHERE NOT covered) FROM judged;
 
 -- name: After
--- A description of the stored rows that their sequence is behind, or ''. It reads rows by the snapshot, and then the sequence. Numbers of
--- marks have no index, so it reads the latest marks: after a reset of the sequence, any of them shows it.
+-- Returns a description if a sequence is behind the numbers of stored rows, otherwise ''. It reads the rows first and then the sequence, because
+-- writers continue. The numbers of marks have no index, so it reads only the latest marks; after a reset of the sequence, each of them has a
+-- larger number.
 SELECT coalesce((SELECT format('number %s of %s exists, but the sequence %s has only reached %s', t.top, t.action, t.name, t.last) FROM (
 	SELECT 1 AS n, 'skald_parked' AS action, 'skald_parked_place_seq' AS name, (SELECT p.place FROM /*schema*/skald_parked AS p ORDER BY p.place DESC LIMIT 1) AS top, (SELECT s.last_value - (NOT s.is_called)::integer FROM /*schema*/skald_parked_place_seq AS s) AS last
 	UNION ALL
@@ -69,7 +72,7 @@ SELECT coalesce((SELECT format('number %s of %s exists, but the sequence %s has 
 SELECT set_config('statement_timeout', '0', true);
 
 -- name: LastArrival
--- Reads all marks and blocks no writer: rows written meanwhile have numbers of the sequence.
+-- Returns the largest number of all marks. It blocks no writer, because rows that are written meanwhile have numbers of the sequence.
 SELECT coalesce(greatest((SELECT max(m.arrival) FROM /*schema*/skald_mark AS m),
 	(SELECT max(a.arrival) FROM /*schema*/skald_answer AS a)), 0);
 
@@ -78,7 +81,7 @@ SELECT coalesce((SELECT format('number %s of a mark exists, but the sequence ska
 	WHERE $1::bigint > s.last_value - (NOT s.is_called)::integer), '');
 
 -- name: LockNumbered
--- Each writer takes a number, so none can write from here on. The order is that of an intake.
+-- Blocks all writers of these tables while the sequences change. The order of the tables is that of an intake, to prevent deadlocks.
 LOCK TABLE /*schema*/skald_mark, /*schema*/skald_answer, /*schema*/skald_quarantine, /*schema*/skald_parked, /*schema*/skald_audit
 	IN SHARE ROW EXCLUSIVE MODE;
 
@@ -95,17 +98,17 @@ SELECT setval('/*schema*/skald_quarantine_number_seq'::regclass, t.top) FROM (SE
 WHERE t.top > s.last_value - (NOT s.is_called)::integer;
 
 -- name: RaiseArrivals
--- To the result of LastArrival.
+-- Moves the sequence to $1, the result of LastArrival.
 SELECT setval('/*schema*/skald_arrival'::regclass, t.top) FROM (SELECT $1::bigint) AS t(top), /*schema*/skald_arrival AS s
 WHERE t.top > s.last_value - (NOT s.is_called)::integer;
 
 -- name: RaiseSnapshots
--- In its own transaction, because it uses a transaction number.
+-- Runs in its own transaction, because it uses a transaction number.
 SELECT setval('/*schema*/skald_snapshot_id_seq'::regclass, t.id) FROM (SELECT id FROM /*schema*/skald_snapshot ORDER BY id DESC LIMIT 1) AS t
 WHERE t.id > coalesce(pg_sequence_last_value('/*schema*/skald_snapshot_id_seq'::regclass), 0);
 
 -- name: LockOutbox
--- Waits for open writers; none can write from here on. It uses no transaction number, because the snapshot after it would count that as
+-- Waits for open writers and blocks new ones. It must use no transaction number, because the snapshot after it would include that number as
 -- finished.
 LOCK TABLE /*schema*/skald_outbox IN EXCLUSIVE MODE;
 
@@ -125,16 +128,16 @@ SELECT $1::text, (again || ':' || pg_snapshot_xmax(s)::text || ':' || again
 FROM now, h, (SELECT 4 + value::integer AS again FROM /*schema*/skald_setting WHERE name = 'recoveries') AS n;
 
 -- name: RecoverOnce
--- Of two recoveries at the same time, the second finds that nothing moved.
+-- Fails in the second of two recoveries that run at the same time, because nothing is left to recover.
 SELECT /*schema*/skald_require(/*schema*/skald_recovery_reason() IS NOT NULL, 'the recovery') FROM /*schema*/skald_setting WHERE name = 'shard lock' FOR UPDATE;
 
 -- name: SettleNew
--- Rows that were committed since the pages were settled.
+-- Settles the rows that were committed after their page was settled.
 UPDATE /*schema*/skald_outbox SET txid = (SELECT (4 + value::integer)::text::xid8 FROM /*schema*/skald_setting WHERE name = 'recoveries')
 WHERE txid >= $1::text::xid8;
 
 -- name: Renumber
--- Rows with a number that was used twice go after all others, in their order. The sequence continues after them.
+-- Gives new numbers, after all other rows, to rows with a number that was used twice. They keep their order. The sequence continues after them.
 WITH s AS MATERIALIZED (
 	SELECT coalesce(pg_sequence_last_value('/*schema*/skald_outbox_seq_seq'::regclass), 0) AS last, t.seq AS top FROM /*schema*/skald_snapshot AS t WHERE t.token = $1::text
 ), raised AS MATERIALIZED (
@@ -156,7 +159,7 @@ FROM /*schema*/skald_snapshot AS t, /*schema*/skald_database_identity() AS p
 WHERE t.token = $1::text;
 
 -- name: ForgetAllRelays
--- Relays that stopped have nothing to lose; a running one registers again.
+-- Deletes all relays. A running relay registers again.
 DELETE FROM /*schema*/skald_relay;
 
 -- name: EndRecover

@@ -1,6 +1,6 @@
 -- name: Belongings
--- The number of rows of a consumer, and the milliseconds since the last heartbeat of its processes; -1 if there was none. A partition that
--- is still owned counts as a heartbeat.
+-- Returns the number of rows of a consumer in each table, and the milliseconds since the last heartbeat of its processes; -1 without a
+-- heartbeat. A partition with an owner counts as a heartbeat.
 SELECT (SELECT count(*) FROM /*schema*/skald_mark WHERE consumer = $1::text),
 	(SELECT count(*) FROM /*schema*/skald_checkpoint WHERE consumer = $1::text AND NOT starts_with(partition, $2::text)),
 	(SELECT count(*) FROM /*schema*/skald_checkpoint WHERE consumer = $1::text AND starts_with(partition, $2::text)),
@@ -16,15 +16,15 @@ FROM (SELECT greatest((SELECT max(at) FROM /*schema*/skald_handled_type WHERE co
 	(SELECT max(heard_at) FROM /*schema*/skald_consumer WHERE consumer = $1::text)) AS at) AS h;
 
 -- name: LockConsumers
--- A process that starts as one of these consumers writes to this table, so it waits from here on. A row that is created here is removed by
--- MoveConsumer.
+-- Locks both consumers. A process that starts as one of them writes to this table, so it waits. MoveConsumer removes a row that this statement
+-- creates.
 INSERT INTO /*schema*/skald_consumer AS c (consumer, heard_at, progress_at)
 SELECT n, timestamptz 'epoch', timestamptz 'epoch' FROM unnest(ARRAY[$1::text, $2::text]) AS n ORDER BY n
 ON CONFLICT (consumer) DO UPDATE SET heard_at = c.heard_at;
 
 -- name: GuardRename
--- $3 is the required number of milliseconds without a heartbeat. A separate statement after LockConsumers, so that its snapshot has every
--- process that registered before.
+-- Checks that both consumers had no heartbeat for $3 milliseconds. It is a separate statement after LockConsumers, so that its snapshot has
+-- every process that registered before.
 SELECT /*schema*/skald_require(NOT EXISTS (SELECT FROM /*schema*/skald_mark WHERE consumer = $2::text)
 	AND NOT EXISTS (SELECT FROM /*schema*/skald_checkpoint WHERE consumer = $2::text AND starts_with(partition, $4::text))
 	AND NOT EXISTS (SELECT FROM /*schema*/skald_parked WHERE consumer = $2::text)
@@ -56,7 +56,7 @@ UPDATE /*schema*/skald_floor SET consumer = $2::text WHERE consumer = $1::text;
 UPDATE /*schema*/skald_step_floor SET consumer = $2::text WHERE consumer = $1::text;
 
 -- name: DropCheckpoints
--- No message was finished under them, because there is no mark.
+-- Deletes checkpoints of the new name that the old name also has. The new name has no marks, so it finished no message with these checkpoints.
 DELETE FROM /*schema*/skald_checkpoint WHERE consumer = $2::text AND partition IN (SELECT partition FROM /*schema*/skald_checkpoint WHERE consumer = $1::text);
 
 -- name: MoveCheckpoints
@@ -75,5 +75,6 @@ DELETE FROM /*schema*/skald_consumer WHERE consumer = $2::text OR consumer = $1:
 UPDATE /*schema*/skald_consumer SET consumer = $2::text WHERE consumer = $1::text;
 
 -- name: NewRun
--- The row of Server gets another xmin, so that entries in a process's cache for the old name are not valid for the new one.
+-- Updates the row that the statement Server reads, so that its xmin changes. Otherwise a process could use cached entries of the old name for
+-- the new name.
 UPDATE /*schema*/skald_setting SET value = value WHERE name = 'fingerprint key';

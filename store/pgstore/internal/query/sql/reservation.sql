@@ -1,5 +1,5 @@
 -- name: Reserve
--- $7 is the time in the ID, in milliseconds; 0 if it has none.
+-- Reserves a key for the caller with the token $5. $7 is the time in the ID, in milliseconds; 0 without a time.
 INSERT INTO /*schema*/skald_reservation AS r (consumer, source, id, fingerprint, token, until)
 SELECT $1::text, $2::text, $3::text, $4::bigint, $5::text, clock_timestamp() + $6::bigint * interval '1 microsecond'
 WHERE NOT EXISTS (SELECT FROM /*schema*/skald_mark AS m WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text)
@@ -8,7 +8,8 @@ ON CONFLICT (consumer, source, id) DO UPDATE SET fingerprint = excluded.fingerpr
 WHERE r.until <= clock_timestamp();
 
 -- name: UnreserveDone
--- After FindMark. A rival that this transaction waited for may have finished the key, and only a new snapshot shows that.
+-- Runs after FindMark, and deletes the reservation if the key has a mark. A rival that this transaction waited for may have finished the key,
+-- and only a new snapshot has that mark.
 DELETE FROM /*schema*/skald_reservation AS r WHERE r.consumer = $1::text AND r.source = $2::text AND r.id = $3::text AND r.token = $4::text
 	AND EXISTS (SELECT FROM /*schema*/skald_mark AS m WHERE m.consumer = $1::text AND m.source = $2::text AND m.id = $3::text);
 
@@ -24,12 +25,12 @@ WITH d AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM d), 'a reservation');
 
 -- name: DeleteReservations
--- Reservations whose keys were not requested again.
+-- Deletes expired reservations.
 DELETE FROM /*schema*/skald_reservation WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM /*schema*/skald_reservation WHERE until < clock_timestamp() - interval '1 day' LIMIT 5000));
 
 -- name: CountReservations
--- An app may read the table. The cost is limited by the number of counted rows.
+-- Counts the reservations of each consumer, up to a limit of rows. The role of an app may read the table.
 SELECT r.consumer, count(*) FILTER (WHERE r.until > clock_timestamp()), count(*) FILTER (WHERE r.until <= clock_timestamp())
 FROM (SELECT consumer, until FROM /*schema*/skald_reservation LIMIT 10000) AS r
 GROUP BY r.consumer ORDER BY r.consumer COLLATE "C";

@@ -1,5 +1,6 @@
 -- name: StartSaga
--- Waits for a rival that starts the same saga. The clock is read once.
+-- Inserts a new saga, and nothing if it exists. It waits for a rival that starts the same saga. It reads the clock once, so that all times are
+-- equal.
 INSERT INTO /*schema*/skald_saga (name, key, id, hash, input, fingerprint, origin, state, status, stuck, paused, step, error, failed, since, retry,
 	session, version, started_at, changed_at, due)
 SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::bigint, $7::text, $8::text, $9::text, $10::boolean, $11::boolean, $12::text, $13::text,
@@ -9,7 +10,7 @@ ON CONFLICT (name, key) DO NOTHING
 RETURNING (extract(epoch FROM started_at) * 1000000)::bigint, (extract(epoch FROM due) * 1000000)::bigint;
 
 -- name: StartSagas
--- StartSaga for many, in the order of names and keys, so that two of these cannot deadlock.
+-- Does as StartSaga for many sagas, in the order of names and keys, so that two such statements cannot deadlock.
 INSERT INTO /*schema*/skald_saga (name, key, id, hash, input, origin, state, status, step, error, session, fingerprint, version, stuck, paused,
 	failed, since, retry, started_at, changed_at, due)
 SELECT m.name, m.key, m.id, m.hash, m.input, m.origin, m.state, m.status, m.step, m.error, m.session, m.fingerprint, m.version, m.stuck, m.paused,
@@ -23,7 +24,7 @@ ON CONFLICT (name, key) DO NOTHING
 RETURNING name, key, (extract(epoch FROM started_at) * 1000000)::bigint, (extract(epoch FROM due) * 1000000)::bigint;
 
 -- name: StartSagaInstead
--- StartSaga that replaces an ended saga.
+-- Does as StartSaga, and replaces an ended saga.
 UPDATE /*schema*/skald_saga AS s SET id = $3::text, hash = $4::text, input = $5::text, fingerprint = $6::bigint, origin = $7::text, state = $8::text,
 	status = $9::text, stuck = $10::boolean, paused = $11::boolean, step = $12::text, error = $13::text, failed = $14::integer,
 	since = $15::timestamptz, retry = $16::timestamptz, session = $17::text, version = $19::bigint, started_at = n.at, changed_at = n.at,
@@ -39,8 +40,8 @@ SELECT /*saga*/ FROM /*schema*/skald_saga AS s WHERE s.name = $1::text AND s.key
 SELECT /*saga*/ FROM /*schema*/skald_saga AS s WHERE s.name = $1::text AND s.key = $2::text FOR NO KEY UPDATE;
 
 -- name: LockSagas
--- LockSaga for many, in the order of names and keys, so that two of these cannot deadlock. The locking subquery reads its rows through the
--- index one by one.
+-- Does as LockSaga for many sagas, in the order of names and keys, so that two such statements cannot deadlock. The locking subquery reads its
+-- rows through the index, one by one.
 SELECT s.*, m.n FROM (
 	SELECT r.name, r.key, r.n FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS r(name, key, n)
 	ORDER BY r.name COLLATE "C", r.key COLLATE "C") AS m
@@ -52,13 +53,13 @@ CROSS JOIN LATERAL (
 SELECT true FROM /*schema*/skald_saga WHERE name = $1::text AND key = $2::text AND version = $3::bigint FOR NO KEY UPDATE;
 
 -- name: TakeSaga
--- HoldSaga with the work of Session: one statement less for each step. The timeouts are set before the row is read, and also if there is
--- none.
+-- Does as Session and HoldSaga together, which saves a statement for each step. It sets the timeouts before it reads the row, and also if there
+-- is no row.
 SELECT true FROM /*schema*/skald_saga WHERE name = $1::text AND key = $2::text AND version = $3::bigint AND (/*session*/)
 FOR NO KEY UPDATE;
 
 -- name: FollowSaga
--- TakeSaga that does not wait, because it shares a round trip with another unit's COMMIT.
+-- Does as TakeSaga, but does not wait for a lock, because it shares a round trip with the COMMIT of another transaction.
 SELECT true FROM /*schema*/skald_saga WHERE name = $1::text AND key = $2::text AND version = $3::bigint AND (/*session*/)
 FOR NO KEY UPDATE NOWAIT;
 
@@ -71,8 +72,8 @@ WITH m AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM m), 'a saga');
 
 -- name: MoveHeld
--- MoveSaga and GuardLent for a saga that TakeSaga locked in this transaction. For another version it fails with 22P02, which needs no
--- right.
+-- Does as MoveSaga and GuardLent together, for a saga that TakeSaga locked in this transaction. If the version differs, it fails with 22P02. A
+-- failing cast needs no right to a function.
 UPDATE /*schema*/skald_saga AS s
 SET version = CASE WHEN s.version = $3::bigint THEN s.version + 1 ELSE ('the saga is at ' || s.version)::bigint END
 		/ (coalesce(current_setting('skald.lent', true), '') = 'yes')::integer,
@@ -80,14 +81,14 @@ SET version = CASE WHEN s.version = $3::bigint THEN s.version + 1 ELSE ('the sag
 WHERE s.name = $1::text AND s.key = $2::text;
 
 -- name: MoveSagas
--- MoveSaga for many, in their order. It returns those that moved.
+-- Does as MoveSaga for many sagas, in the order of the arrays. It returns the moved sagas and does not fail for the others.
 UPDATE /*schema*/skald_saga AS s SET version = s.version + 1, /*moves*/
 FROM /*moved*/
 WHERE s.name = m.name AND s.key = m.key AND s.version = m.version
 RETURNING m.n;
 
 -- name: MoveAllSagas
--- MoveSagas that fails unless all moved.
+-- Does as MoveSagas, and fails unless all sagas moved.
 WITH d AS (
 	UPDATE /*schema*/skald_saga AS s SET version = s.version + 1, /*moves*/
 	FROM /*moved*/
@@ -97,8 +98,8 @@ WITH d AS (
 SELECT /*schema*/skald_require((SELECT count(*) FROM d) = cardinality($1::text[]), 'a saga');
 
 -- name: ClaimSagas
--- "due" reads more sagas than requested, because rivals may have some locked. "free" locks one by one until there are enough. The last row
--- has the number of due sagas and the microseconds until the next one is due; NULL if there is none.
+-- Claims due sagas. "due" reads more sagas than requested, because other transactions may have locked some. "free" locks them one by one until
+-- there are enough. The last row has the number of due sagas, and the microseconds until the next saga is due; NULL if there is none.
 WITH now AS MATERIALIZED (
 	SELECT clock_timestamp() AS at
 ), due AS MATERIALIZED (
@@ -129,7 +130,8 @@ SELECT '', '', '', '', '', 0, '', '', 0, '', false, false, '', '', 0, NULL, NULL
 FROM now AS n;
 
 -- name: NoteSagaDefinitions
--- Two definitions that are first stored at the same time may get the same number. Then neither is the later one.
+-- Stores new definitions with a rising number for each name. Two definitions that are stored at the same time may get the same number; then
+-- neither counts as the later one.
 INSERT INTO /*schema*/skald_saga_definition (name, hash, number, written, noted_at)
 SELECT d.name, d.hash, (SELECT coalesce(max(o.number), 0) + 1 FROM /*schema*/skald_saga_definition AS o WHERE o.name = d.name),
 	d.written, clock_timestamp() FROM unnest($1::text[], $2::text[], $3::text[]) AS d(name, hash, written)
@@ -139,8 +141,8 @@ ON CONFLICT (name, hash) DO UPDATE SET written = EXCLUDED.written, noted_at = EX
 SELECT name, hash, number, written, noted_at FROM /*schema*/skald_saga_definition ORDER BY name, number DESC, hash;
 
 -- name: ListSagas
--- First selects by the conditions that an index supports, at most $17 rows (NULL: all), then filters the rest. The last row examined ends
--- the list, even if it does not match.
+-- First selects at most $17 rows (NULL means all) by the conditions that an index supports. Then it filters them by the other conditions. The
+-- last examined row is always in the result, even if it does not match, so that the caller can continue after it.
 SELECT /*saga*/, s.n, s.meant FROM (
 	SELECT l.*, ($4::text = '' OR l.id = $4::text) AND ($5::text[] IS NULL OR l.status = ANY ($5::text[]))
 		AND ($10::text = '' OR l.step = $10::text) AND ($11::text = '' OR strpos(l.error, $11::text) > 0)
@@ -158,7 +160,7 @@ SELECT /*saga*/, s.n, s.meant FROM (
 WHERE s.meant OR s.n = $17::bigint ORDER BY s.name, s.key LIMIT $16::integer;
 
 -- name: ListSagasOfKey
--- There are few names, so each is looked up in the index together with the key.
+-- Lists the sagas of a key of any name. There are few names, so it looks up each name with the key in the index.
 WITH RECURSIVE name AS (
 	(SELECT name AS name FROM /*schema*/skald_saga ORDER BY name LIMIT 1)
 	UNION ALL
@@ -167,8 +169,8 @@ WITH RECURSIVE name AS (
 SELECT /*saga*/ FROM name AS n JOIN /*schema*/skald_saga AS s ON s.name = n.name AND s.key = $1::text ORDER BY s.name LIMIT $2::integer;
 
 -- name: CountSagas
--- Each count reads a part of an index, at most 10,000 entries. Overdue follows sagarow.Late: sagas left to other builds are counted among
--- the failing ones.
+-- Each count reads a part of an index, at most 10,000 entries. "overdue" follows sagarow.Late. Sagas that were left to other builds count as
+-- failing.
 WITH RECURSIVE name AS (
 	(SELECT name AS name FROM /*schema*/skald_saga ORDER BY name LIMIT 1)
 	UNION ALL

@@ -1,5 +1,6 @@
 -- name: Narrow
--- Walk in a transaction that a handler gets later: it saves the planner's settings for Widen. No message is parked yet.
+-- Does as Walk in a transaction that a handler will use. It stores the planner settings, so that Widen can reset them. It also empties
+-- skald.kept, to which FindKeyOrders adds messages that must not get a mark.
 SELECT set_config('skald.seqscan', current_setting('enable_seqscan'), true), set_config('skald.bitmapscan', current_setting('enable_bitmapscan'), true),
 	set_config('skald.sort', current_setting('enable_sort'), true), set_config('skald.plan', current_setting('plan_cache_mode'), true),
 	set_config('skald.jit', current_setting('jit'), true), set_config('skald.nulls', current_setting('array_nulls'), true),
@@ -8,7 +9,7 @@ SELECT set_config('skald.seqscan', current_setting('enable_seqscan'), true), set
 	set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true);
 
 -- name: TakeNarrow
--- Narrow with the work of Session.
+-- Does as Session and Narrow together.
 SELECT set_config('skald.lent', 'yes', true), set_config('lock_timeout', $1::text, true), set_config('idle_in_transaction_session_timeout', $2::text, true),
 	set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true),
 	set_config('skald.seqscan', current_setting('enable_seqscan'), true), set_config('skald.bitmapscan', current_setting('enable_bitmapscan'), true),

@@ -1,11 +1,11 @@
 -- name: LockLease
--- Only one relay at a time gets shards, and the statements after this see earlier assignments. It fails if the shards belong to another
--- database.
+-- Locks the assignment of shards, so that one relay at a time gets shards, and later statements see earlier assignments. It fails if the shards
+-- belong to another database.
 SELECT /*schema*/skald_check_identity('') FROM /*schema*/skald_setting WHERE name = 'shard lock' FOR UPDATE;
 
 -- name: KeepPlace
--- A fail-over begins a timeline. No other part of the identity changes without a recovery, except in a copy to which no message was ever
--- written.
+-- Stores the identity of the database for the shards, and returns its timeline. Only a fail-over changes the timeline. The other parts of the
+-- identity change only with a recovery, or in a copy in which nothing ever wrote a message.
 WITH was AS MATERIALIZED (
 	SELECT max(timeline) AS timeline FROM /*schema*/skald_shard
 ), u AS (
@@ -17,8 +17,8 @@ WITH was AS MATERIALIZED (
 SELECT coalesce((SELECT max(u.timeline) FROM u HAVING max(u.timeline) <> (SELECT timeline FROM was)), 0);
 
 -- name: NoteMoved
--- Compares the shards that a relay had with the stored ones. It returns the first that is unchanged but lacks its snapshot, or that has an
--- earlier epoch.
+-- Compares the shards that a relay had with the stored shards. It records the first shard that is unchanged but has no snapshot, or that has an
+-- earlier epoch: both mean that the database was restored.
 UPDATE /*schema*/skald_setting AS s SET value = m.saw
 FROM (SELECT CASE WHEN l.epoch < k.epoch THEN format('shard %s is at epoch %s, a relay held it at epoch %s', l.id, l.epoch, k.epoch)
 		ELSE format('snapshot %s, to which a relay had come in shard %s, is not there', split_part(n.snapshot, '-', 1), l.id) END AS saw
@@ -33,8 +33,8 @@ WHERE s.name = 'recovery reason' AND s.value = '';
 DELETE FROM /*schema*/skald_relay WHERE until <= clock_timestamp() AND owner <> $1::text;
 
 -- name: KeepRelay
--- A relay waits if other relays own all shards, or will, or if one relay is to own all. Relays that yield do not count while another
--- relay's broker answers.
+-- Registers a relay or extends its lease. The relay is a standby if other relays own or will own all shards, or if one relay must own all
+-- shards. Relays that yield do not count while another relay reaches its broker.
 WITH others AS MATERIALIZED (
 	SELECT until FROM /*schema*/skald_relay AS o
 	WHERE owner <> $1::text AND NOT standby AND NOT (yields AND ($6::bigint = 0
@@ -61,8 +61,8 @@ UPDATE /*schema*/skald_shard SET owner = NULL, session = NULL, token = gen_rando
 WHERE owner = $1::text AND id = ANY ($2::integer[]);
 
 -- name: TakeShards
--- All shards of an earlier session of the owner, then free ones up to its share, except those that it releases. A relay that yields
--- releases its own shards; until then they are not free.
+-- Assigns shards to a relay: all shards of an earlier session of the same owner, then free shards up to its share. It does not assign shards
+-- that the relay releases. Shards of a relay that yields are not free until that relay releases them.
 WITH alive AS MATERIALIZED (
 	SELECT owner, NOT (yields AND EXISTS (SELECT FROM /*schema*/skald_relay WHERE broker_away_at IS NULL AND until > clock_timestamp())) AS works
 	FROM /*schema*/skald_relay WHERE until > clock_timestamp() AND NOT standby
@@ -81,8 +81,8 @@ WHERE owner = $1::text AND session <> $2::text OR id = ANY (ARRAY(
 	LIMIT (SELECT greatest(n, 0) FROM room)));
 
 -- name: Shards
--- First a row with shard -1: the number of shards, of live relays that may own some, of those before the owner, and of waiting ones;
--- 'standby' if the owner waits. Then the shards of the owner.
+-- Returns a row with shard -1, and then the shards of the owner. The first row has the number of shards, of live relays that may own shards, of
+-- such relays before the owner, and of standbys. It also has 'standby' if the owner is a standby.
 SELECT -1, (SELECT count(*) FROM /*schema*/skald_shard)::integer, count(*) FILTER (WHERE works)::integer,
 	count(*) FILTER (WHERE works AND owner COLLATE "C" < $1::text), coalesce(max('standby') FILTER (WHERE NOT works AND owner = $1::text), ''),
 	'', '', count(*) FILTER (WHERE NOT works), ''
@@ -95,7 +95,7 @@ FROM /*schema*/skald_shard WHERE owner = $1::text AND session = $2::text
 ORDER BY 1;
 
 -- name: KeepProgress
--- The guard is on the row that is written.
+-- Stores the progress of a shard. It fails if the shard has another owner or epoch.
 WITH u AS (
 	UPDATE /*schema*/skald_shard SET base = coalesce($4::text, base), tip = coalesce($5::text, tip), seq = coalesce($6::bigint, seq),
 		incarnation = coalesce($7::text, incarnation), changed_at = clock_timestamp()
@@ -105,7 +105,7 @@ WITH u AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM u), 'a shard');
 
 -- name: KeepAllProgress
--- Each shard separately: those that are not returned lost their guard.
+-- Does as KeepProgress for many shards. It returns the shards that the relay still owns, and does not fail for the others.
 UPDATE /*schema*/skald_shard AS l SET base = coalesce(p.base, l.base), tip = coalesce(p.tip, l.tip), seq = coalesce(p.seq, l.seq),
 	incarnation = coalesce(p.incarnation, l.incarnation), changed_at = clock_timestamp()
 FROM unnest($1::integer[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[])

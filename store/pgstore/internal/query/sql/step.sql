@@ -1,6 +1,7 @@
 -- name: TakeStep
--- For a message that takes the step. A step that may not be taken stays unchanged. Waits for a rival, and locks the row in any case.
--- "forgotten": there was no row, and the snapshot has a floor above the saga, or the row that the retention has deleted since.
+-- Takes a step for a message. It does not change a step in a state that the message may not take. It waits for a rival, and always locks the
+-- row. "forgotten" is true if there was no row, because retention may have deleted it: the snapshot has a floor above the saga, or it still has
+-- the row.
 INSERT INTO /*schema*/skald_step AS s (consumer, saga, step, occurrence, state, source, id, begun, outside_key)
 VALUES ($1::text, $2::text, $3::text, $4::text, $5::smallint, $6::text, $7::text, $8::timestamptz, $9::text)
 ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET was = s.state,
@@ -14,7 +15,8 @@ RETURNING was, coalesce(source, ''), coalesce(id, ''), coalesce(code, 0), result
 	/*forgotten*/;
 
 -- name: UndoStep
--- For a message that undoes the step: done becomes undone, a call in progress stays, and every other state becomes barred.
+-- Undoes a step for a message. A done step becomes undone, a step with a call in progress does not change, and a step in any other state becomes
+-- barred.
 INSERT INTO /*schema*/skald_step AS s (consumer, saga, step, occurrence, state, by_source, by_id, begun)
 VALUES ($1::text, $2::text, $3::text, $4::text, 6, $5::text, $6::text, $7::timestamptz)
 ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET was = s.state,
@@ -27,7 +29,7 @@ RETURNING was, coalesce(source, ''), coalesce(id, ''), coalesce(code, 0), result
 	/*forgotten*/;
 
 -- name: SetStep
--- $13 has a bit for each allowed state.
+-- Stores a new state of a step. It fails unless the present state is allowed; $13 has a bit for each allowed state.
 WITH i AS (
 	INSERT INTO /*schema*/skald_step AS s (consumer, saga, step, occurrence, state, source, id, begun, code, result, outside_key, outcome)
 	SELECT $1::text, $2::text, $3::text, $4::text, $5::smallint, $6::text, $7::text, $8::timestamptz, $9::integer, $10::bytea, $11::text, $12::bytea

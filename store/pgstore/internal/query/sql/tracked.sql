@@ -1,6 +1,6 @@
 -- name: LockTracked
--- Existing rows are locked in the order of their keys, then missing ones are created in that order, so that rivals cannot deadlock. If a
--- rival creates one meanwhile, this waits and reads the rival's row.
+-- Locks the existing rows in the order of their keys, then creates missing rows in that order, so that rivals cannot deadlock. If a rival is
+-- creating the same row, it waits and reads that row.
 WITH found AS (
 	SELECT key, state, due, drift, body, at, changed_at, drifted_at FROM /*schema*/skald_tracked
 	WHERE flow = $1::text AND key = ANY(ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb))) ORDER BY key FOR UPDATE
@@ -13,7 +13,7 @@ WITH found AS (
 SELECT * FROM found UNION ALL SELECT * FROM made;
 
 -- name: SaveTracked
--- The last condition makes it use the index, even with a plan for an empty table.
+-- Writes rows that LockTracked locked. Because of the last condition, PostgreSQL uses the index even with a plan for an empty table.
 UPDATE /*schema*/skald_tracked AS t SET state = n.state, due = n.due, body = n.body, changed_at = clock_timestamp(), drift = n.drift,
 	drifted_at = CASE WHEN n.drift = 0 THEN NULL WHEN n.drift > t.drift THEN clock_timestamp() ELSE t.drifted_at END
 FROM jsonb_to_recordset($1::text::jsonb) AS n(key text, flow text, state text, due timestamptz, drift integer, body text)

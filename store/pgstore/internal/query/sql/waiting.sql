@@ -1,5 +1,5 @@
 -- name: ListWaiting
--- Reads at most that many rows after the position of the slowest shard, including rows that other shards have published.
+-- Lists unpublished rows. It reads at most $2 rows after the position of the slowest shard; other shards may have published some of them.
 WITH p AS MATERIALIZED (
 	SELECT l.id AS shard, l.first_bucket, l.last_bucket, b.snapshot AS base, t.snapshot AS tip, CASE WHEN t.id IS NULL THEN 0 ELSE l.seq END AS tip_seq,
 		greatest(b.seq, CASE WHEN t.id IS NULL THEN 0 ELSE l.seq END) AS published_to

@@ -1,7 +1,8 @@
 -- name: Snapshot
--- A row that is not in this snapshot has a transaction that the snapshot lists as running or that is up to our own number, or it has a
--- larger seq. A transaction with a larger number took it after this read seq, and took its seqs after its number. So the order is:
--- snapshot, seq, number. A poll reads at most 10,000 uncommitted rows.
+-- Stores a snapshot as the end of a window if there are new rows. It takes the snapshot first, then reads the sequence of seq, then takes its
+-- own transaction number. This order guarantees that Pull of a later window finds each row that the snapshot lacks. The transaction of such a
+-- row runs at the snapshot, or has a number up to our own, or the row has a larger seq: a transaction with a larger number took its seqs after
+-- this statement read the sequence. A poll reads at most 10,000 uncommitted rows.
 WITH b AS MATERIALIZED (
 	SELECT snapshot, seq, own_txid FROM /*schema*/skald_snapshot WHERE id = $1::bigint AND token = $2::text
 ), h AS MATERIALIZED (
@@ -26,13 +27,14 @@ WITH b AS MATERIALIZED (
 SELECT (SELECT count(*) FROM b)::integer, coalesce((SELECT id FROM i), 0)::bigint;
 
 -- name: Snapshots
--- How many of the two ticks exist, and the seq of the first.
+-- Returns the number of the two ticks that exist, and the seq of the first tick.
 SELECT count(*)::integer, coalesce(max(seq) FILTER (WHERE id = $1::bigint), 0)::bigint FROM /*schema*/skald_snapshot WHERE (id, token) IN (($1::bigint, $2::text), ($3::bigint, $4::text));
 
 -- name: Pull
--- First the rows of transactions that were running at the base, all at or below its seq; then the walk of the key. A condition on txid
--- could not use an index there, and the page must not be sorted. The page ends at the limit of bytes; of a row that is too large, only the
--- size and hash are read. The window has no ORDER BY, because its rows are in order already.
+-- Reads a page of a window. First come the rows of transactions that were running at the base; all have a seq up to that of the base. Then it
+-- walks the primary key. There, a condition on txid could not use an index, and the page must not be sorted. The page ends at the limit of
+-- bytes. For a row that is too large, it reads only the size and the hash. The window function has no ORDER BY, because its rows are already in
+-- order.
 WITH b AS MATERIALIZED (
 	SELECT snapshot, seq, own_txid FROM /*schema*/skald_snapshot WHERE id = $1::bigint AND token = $2::text
 ), t AS MATERIALIZED (
@@ -63,7 +65,7 @@ LIMIT $6::integer
 ) AS w WINDOW p AS (ROWS UNBOUNDED PRECEDING)) AS o WHERE o.upto <= /*pagebytes*/;
 
 -- name: PullOn
--- Pull for a page after the base's seq, where only the walk remains: a third of the planning time.
+-- Does as Pull for a page after the seq of the base, which needs only the walk of the primary key. It takes a third of the planning time.
 WITH t AS MATERIALIZED (
 	SELECT snapshot, seq FROM /*schema*/skald_snapshot WHERE id = $1::bigint AND token = $2::text
 )
@@ -75,8 +77,8 @@ ORDER BY o.seq LIMIT $4::integer
 ) AS w WINDOW p AS (ROWS UNBOUNDED PRECEDING)) AS o WHERE o.upto <= /*pagebytes*/;
 
 -- name: PullLight
--- PullOn without the sum of bytes, which takes longer than the rows. It reads no row of more than $5 bytes. The client ends the page before
--- the first such row, or at the limit of bytes.
+-- Does as PullOn without the sum of bytes, because the sum takes longer than reading the rows. It does not read the content of rows above $5
+-- bytes. The client ends the page before the first such row, or at the limit of bytes.
 WITH t AS MATERIALIZED (
 	SELECT snapshot, seq FROM /*schema*/skald_snapshot WHERE id = $1::bigint AND token = $2::text
 )

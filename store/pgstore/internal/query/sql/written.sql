@@ -9,7 +9,7 @@ SELECT * FROM (
 ) AS w ORDER BY seq;
 
 -- name: ListFinished
--- OFFSET 0 makes each look-up one probe of the index, for any statistics.
+-- Lists marks of several consumers. OFFSET 0 makes each look-up one probe of the index, whatever the statistics are.
 SELECT m.consumer, m.source, m.id, coalesce(a.outcome, m.outcome), coalesce(a.reason, m.reason, ''), coalesce(a.code, 0), m.at
 FROM unnest($1::text[]) AS c(consumer) CROSS JOIN unnest($2::text[], $3::text[]) AS i(source, id)
 CROSS JOIN LATERAL (
