@@ -19,11 +19,11 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// The modes of Check: the faults at the points of a run. A point is a call of one of your functions, or an
+// The modes of Check. Each is a fault at a point of a run. A point is a call of one of your functions, or an
 // answer from outside.
 const (
-	Fails Mode = "fails" // the function ran, but its transaction did not commit; the step is retried
-	// Rejects means that the function ran and was rolled back by skald.Reject, or that the answer is a
+	Fails Mode = "fails" // the function ran, but its transaction was not committed; the step is retried
+	// Rejects means that the function ran and was rolled back by skald.Reject, or that the answer was a
 	// refusal.
 	Rejects          Mode = "rejects"
 	Dies             Mode = "dies"     // the process dies after the function ran, before the commit
@@ -33,11 +33,11 @@ const (
 	Cancels          Mode = "cancels"  // the saga is cancelled before the function
 	CancelsDuring    Mode = "overtook" // the saga is cancelled while the function runs, so its commit fails
 	Deadline         Mode = "deadline" // the deadline passes before the function
-	FailsPermanently Mode = "gives-up" // it fails without a retry; an operator then retries an undo
-	WithRival        Mode = "beside"   // another saga runs before the function, as far as possible: see Rival
-	Deploys          Mode = "deploys"  // up to here the saga ran by an older definition: see Older
-	// Value selects a value from outside, by its number. The numbers count the values after the first of
-	// each Signal and Reply, in the order of the terms, and last the timeout of each step with
+	FailsPermanently Mode = "gives-up" // the function fails without a retry; an operator then retries an undo
+	WithRival        Mode = "beside"   // another saga runs before the function, as far as it can; see Rival
+	Deploys          Mode = "deploys"  // a newer definition continues the saga from here; see Older
+	// Value selects a value from outside, by its number. The numbers count the values after the first of each
+	// Signal and Reply, in the order of the terms. The last numbers are the timeouts of steps with
 	// SkipOnTimeout.
 	Value Mode = "value"
 )
@@ -49,10 +49,10 @@ func checkModes() []Mode {
 
 // End is the result of a saga that has ended.
 type End struct {
-	Done bool // otherwise it is compensated
+	Done bool // true if the saga is done; false if it is compensated
 	Key  string
-	Why  string // why it turned back: "rejected", "failed", "deadline" or "cancel"
-	Step string // the step that made it turn back, if any
+	Why  string // "rejected", "failed", "deadline" or "cancel" if the saga turned back, or ""
+	Step string // the step because of which the saga turned back, or ""
 
 	state   *plan.State
 	emitted []skald.Message
@@ -67,8 +67,8 @@ func (e End) Output(step, occurrence string, out any) (bool, error) {
 	return true, json.Unmarshal(r.Output, out)
 }
 
-// Term is an argument of Check next to the definition: Given, Promise, EmitsIfDone, View, Outside,
-// Signal, Reply, Rival, Older, AlsoOn or Short.
+// Term is an argument of Check after the definition and its input: Given, Promise, EmitsIfDone, View,
+// Outside, Signal, Reply, Rival, Older, AlsoOn or WithoutPairs.
 type Term interface{ term() }
 
 type (
@@ -95,66 +95,71 @@ func (older) term()        {}
 func (alsoOn[TTx]) term()  {}
 func (noPairs) term()      {}
 
-// Given writes the rows that must exist before the saga starts, by calling write.
+// Given sets a function that writes the rows that must exist before the saga starts.
 func Given[TTx any](write func(ctx context.Context, tx TTx) error) Term { return given[TTx](write) }
 
-// Promise is a function that Check calls after each run. An error means that the promise is broken.
+// Promise sets a function that Check calls after each run. If it returns an error, the promise is broken.
 func Promise[TTx any](holds func(ctx context.Context, tx TTx, end End) error) Term {
 	return promise[TTx](holds)
 }
 
-// View returns the relevant data of your tables, as text. A done saga must leave the same data as a run
-// without a fault; a compensated saga, the same as before its start. The default for the memory store is
-// all data. If a compensated saga may leave data, such as an order marked as failed, omit that from View,
-// and check it by a Promise.
+// View sets a function that returns the relevant data of your tables, as text. A done saga must leave the
+// same data as a run without a fault. A compensated saga must leave the same data as before its start. For
+// the memory store, the default is all data.
+//
+// If a compensated saga may leave data, such as an order marked as failed, omit this data from View, and
+// check it by a Promise.
 func View[TTx any](of func(ctx context.Context, tx TTx) (string, error)) Term { return view[TTx](of) }
 
-// Outside is a fake of a service that the saga calls. Check calls reset before each run, and adds the
-// result of view to View.
+// Outside sets a fake of a service that the saga calls. Check calls reset before each run, and appends the
+// result of view to the View.
 func Outside(reset func(), view func() string) Term { return outside{reset, view} }
 
-// Rival is the input of another saga of the same definition, which works on the same rows. Check runs it
-// completely before each function of the first saga. The first saga then ends well, or turns back at each
-// later point. The two sagas must leave the same data as if they ran one after the other. Otherwise one of
-// them has lost a write of the other. If the rival needs an entity that the first saga has locked by a Lock,
-// the rival waits and ends later. Before the Lock of the first saga, the first saga waits for the rival.
+// Rival sets the input of another saga of the same definition, which works on the same rows. Check runs this
+// rival completely before each function of the first saga. The first saga then ends well, or turns back at
+// each later point. The two sagas must leave the same data as if they ran one after the other. Otherwise one
+// of them has lost a write of the other.
+//
+// If the rival needs an entity that the first saga has locked by a Lock, the rival waits and ends later.
+// Before the Lock of the first saga, the first saga waits for the rival.
 func Rival(in any) Term { return rival{in} }
 
-// Older is an earlier definition of the saga, with its functions. At each point Check moves a saga that began
-// with the older definition to the new one. From there the saga ends well or turns back. Sagas that the new
-// definition refuses are only counted.
+// Older sets an earlier definition of the saga, with its functions. At each point Check moves a saga that
+// began with this definition to the new one. From there the saga ends well or turns back. If the new
+// definition refuses sagas, Check only counts them.
 func Older(d saga.Defined) Term { return older{d} }
 
-// AlsoOn gives CheckOn more databases, one for each function, in addition to the function fresh. CheckOn
-// runs one schedule on each database at the same time, so the functions of the saga must be safe for
-// concurrent use. The databases may be schemas of one server. CheckOn refuses AlsoOn together with Outside,
-// because a fake is reset for one run at a time.
+// AlsoOn gives CheckOn more databases, one for each function, in addition to the database of its argument
+// fresh. CheckOn runs one schedule on each database at the same time, so the functions of the saga must be
+// safe for concurrent use. The databases may be schemas of one server. CheckOn refuses AlsoOn together with
+// Outside, because a fake is reset for one run at a time.
 func AlsoOn[TTx any](fresh ...func(ctx context.Context) (Beginner[TTx], error)) Term {
 	return alsoOn[TTx](fresh)
 }
 
-// WithoutPairs omits the schedules with two faults. Each fault is still tried alone at each point. On a
-// server such a check takes a fraction of the time. Use it in a test that runs often, for example if
+// WithoutPairs omits the schedules with two faults. Check still tries each single fault at each point. On a
+// database server this takes a fraction of the time. Use it in a test that runs often, for example if
 // testing.Short() is true.
 func WithoutPairs() Term { return noPairs{} }
 
-// Beginner begins transactions: every store.Driver does.
+// Beginner begins transactions. Each store.Driver is a Beginner.
 type Beginner[TTx any] interface {
 	Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error)
 }
 
-// Check runs a saga over the memory store repeatedly, with one fault at each point: a step fails, an answer
+// Check runs a saga repeatedly over the memory store, with one fault at each point: a step fails, an answer
 // is lost, a function is repeated, the process dies, the saga is cancelled, or the deadline passes. After a
-// fault that turned the saga back, it also tries a second fault at each later point. After each run the
-// promises must hold, and View must match. If the step has attempts left, one transient failure must not turn
-// a saga back. It must not leave a saga stuck, either. A failure is printed with a command that repeats the
+// fault that turned the saga back, it also tries a second fault at each later point.
+//
+// After each run the promises must hold, and View must match. One transient failure must not turn a saga back
+// or leave it stuck, if the step has attempts left. Check prints each failure with a command that repeats the
 // run.
 //
-// Check plays participants, children and senders of signals. A participant replies with the values of
-// Reply, refuses, does not reply in time, replies late, or replies twice. A signal arrives with the values
-// of Signal, once, twice, or too late. Without such a term the value is the zero value. A child is done or
-// turned back, and locks nothing. Your own functions and requests run unchanged: your fakes answer for
-// external services.
+// Check plays the participants, the children and the senders of signals. A participant replies with the
+// values of Reply, refuses, does not reply in time, replies late, or replies twice. A signal arrives with the
+// values of Signal, once, twice, or too late. Without these terms the value is the zero value. A child is
+// done or turned back, and locks nothing. Your own functions and requests run unchanged, so your fakes must
+// answer for external services.
 func Check[In any](t T, d *saga.Definition[In], in In, terms ...Term) Checked {
 	t.Helper()
 	whole := false
@@ -176,8 +181,9 @@ func Check[In any](t T, d *saga.Definition[In], in In, terms ...Term) Checked {
 		d, in, terms...)
 }
 
-// CheckOn is like Check, over any database. Before each run it calls fresh for a database without rows. It
-// needs View or a Promise. AlsoOn runs schedules in parallel, Short omits some.
+// CheckOn is like Check, over any database. It calls fresh before each run, for a database without rows. It
+// needs a View, a Promise or an EmitsIfDone. AlsoOn runs schedules in parallel, and WithoutPairs omits some
+// of them.
 func CheckOn[TTx, In any](t T, fresh func(ctx context.Context) (Beginner[TTx], error), d *saga.Definition[In],
 	in In, terms ...Term) Checked {
 	t.Helper()
@@ -264,7 +270,7 @@ func (c *checker[TTx]) report(t T) Checked {
 // Checked is the result of Check.
 type Checked struct {
 	Runs     int
-	Refused  int       // sagas of an older definition that the new one refuses
+	Refused  int       // sagas of an older definition that the new definition refuses
 	Failures []Failure // at most ten, all different
 }
 
@@ -283,11 +289,11 @@ type checker[TTx any] struct {
 	older    *engine.Definition
 	short    bool
 
-	first  map[source]json.RawMessage // the values used without a Value
+	first  map[source]json.RawMessage // the values for runs without the mode Value
 	values []value                    // the other values
 
-	usual  map[string]outcome   // results without a fault, by values
-	serial map[[2]bool][]string // the views after two sagas one after the other, by whether each is done
+	usual  map[string]outcome   // results without a fault, by values of the schedule
+	serial map[[2]bool][]string // views after both sagas ran one after the other, by whether each is done
 
 	mu       sync.Mutex // for all below: runs on several databases end at the same time
 	runs     int
@@ -323,7 +329,7 @@ func (c *checker[TTx]) runAll() {
 // reaches only with these values.
 func (c *checker[TTx]) runWith(values Schedule, base *sagaRun[TTx], met map[source]bool) {
 	var faults []Fault
-	for _, beside := range []bool{false, true} { // failures of a single saga are clearest without a rival
+	for _, beside := range []bool{false, true} { // failures without a rival are easier to read
 		for _, first := range base.log {
 			for _, mode := range first.modes {
 				if (mode == WithRival) == beside {
@@ -348,7 +354,7 @@ func (c *checker[TTx]) runWith(values Schedule, base *sagaRun[TTx], met map[sour
 }
 
 // runEach runs a schedule for each fault, one at a time on each database, until there are enough failures. It
-// returns false if it omitted some faults.
+// returns false if it omitted faults.
 func (c *checker[TTx]) runEach(values Schedule, faults []Fault) bool {
 	next := 0
 	take := func() (f Fault, ok bool) {
@@ -377,8 +383,8 @@ func (c *checker[TTx]) runEach(values Schedule, faults []Fault) bool {
 	return next == len(faults) && len(c.failures) < mostFailures && c.ctx.Err() == nil
 }
 
-// begin runs the saga twice without a fault, then runs two sagas one after the other. It returns nil if one
-// of these runs fails.
+// begin runs the saga twice without a fault. Then it runs the saga and its rival one after the other. It
+// returns nil if one of these runs fails.
 func (c *checker[TTx]) begin() *sagaRun[TTx] {
 	base := c.try(nil)
 	if len(c.failures) > 0 {
@@ -403,8 +409,8 @@ func (c *checker[TTx]) begin() *sagaRun[TTx] {
 	return base
 }
 
-// runPairs runs a schedule with one fault. If this fault changed the course of the saga, it then adds one
-// more fault at each later point.
+// runPairs runs a schedule with one fault. If this fault changed the course of the saga, runPairs then adds a
+// second fault at each later point.
 func (c *checker[TTx]) runPairs(on int, values Schedule, f Fault) {
 	s := append(slices.Clone(values), f)
 	run := c.tryOn(on, s)

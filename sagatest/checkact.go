@@ -18,7 +18,7 @@ import (
 
 var errFault = errors.New("sagatest: injected")
 
-// act performs an action.
+// act performs an action, with the fault of the schedule if there is one.
 func (r *sagaRun[TTx]) act(a plan.Action) error {
 	step, _ := r.d.Step(a.Step)
 	node, _ := r.d.Plan.Step(a.Step)
@@ -45,7 +45,7 @@ func (r *sagaRun[TTx]) act(a plan.Action) error {
 	if a.Verb == plan.UndoStep {
 		e.What = plan.UndoSent
 	}
-	if a.Verb == plan.SettleStep { // a child is turned back
+	if a.Verb == plan.SettleStep { // SettleStep turns a child back
 		r.feed(e)
 		return nil
 	}
@@ -87,7 +87,7 @@ func (r *sagaRun[TTx]) act(a plan.Action) error {
 	return nil
 }
 
-// decide calls a step's condition and occurrences.
+// decide calls the functions that decide whether a step runs, and for which occurrences.
 func (r *sagaRun[TTx]) decide(a plan.Action, step *engine.StepBody) error {
 	e := plan.Event{What: plan.Decided, Step: a.Step}
 	f := r.facts(a)
@@ -110,7 +110,7 @@ func (r *sagaRun[TTx]) decide(a plan.Action, step *engine.StepBody) error {
 	return nil
 }
 
-// local runs a function in a transaction that is committed with the saga's next state.
+// local runs a function in a transaction that also commits the saga's next state.
 func (r *sagaRun[TTx]) local(a plan.Action,
 	do func(context.Context, TTx, *engine.Facts) (json.RawMessage, error),
 	undo func(context.Context, TTx, *engine.Facts, json.RawMessage) error) error {
@@ -165,7 +165,7 @@ func (r *sagaRun[TTx]) runOf(a plan.Action) plan.Run {
 	return run
 }
 
-// request performs the intent of a call, or its request and the consequences of the answer.
+// request runs the Intent of a call, or sends its request and stores the answer.
 func (r *sagaRun[TTx]) request(a plan.Action, req engine.Request[TTx]) error {
 	f := r.facts(a)
 	bound := req.Bind(calls.By{Name: r.d.Name, Retry: time.Millisecond,
@@ -191,13 +191,13 @@ func (r *sagaRun[TTx]) request(a plan.Action, req engine.Request[TTx]) error {
 	o := &requestOwner[TTx]{r: r, a: a, f: f, bound: bound, read: req.Read, mode: mode}
 	if mode == Rejects && !begun {
 		c.Outcome = `{"Refused":true,"Reason":"injected"}`
-	} else if mode == Rejects { // it was sent before: only the provider can refuse
+	} else if mode == Rejects { // the request was sent before, so only the provider can refuse it
 		o.mode = ""
 	}
 	return calls.Make(r.c.ctx, bound, o, c, begun)
 }
 
-// asked reports whether a process that died had already sent the request.
+// asked reports whether a process that died has already sent the request.
 func (r *sagaRun[TTx]) asked(run plan.Run) bool {
 	what := fmt.Sprintf("request of %s", name(run.Step, run.Occurrence))
 	n := 0
@@ -236,7 +236,7 @@ func (r *sagaRun[TTx]) intend(a plan.Action, f *engine.Facts, bound calls.Bound[
 	return nil
 }
 
-// requestOwner stores the outcome of a request.
+// requestOwner applies the outcome of a request to the saga.
 type requestOwner[TTx any] struct {
 	r     *sagaRun[TTx]
 	a     plan.Action
@@ -291,7 +291,7 @@ func (o *requestOwner[TTx]) Answered(_ context.Context, c store.Call) error {
 	switch {
 	case errors.As(err, &no) && refused:
 	case errors.As(err, &no) && a.Verb != plan.UndoStep:
-		e.Reason = no.Error() // done, and then rejected
+		e.Reason = no.Error() // the request was done, and Settle rejected the answer
 	case err != nil:
 		return r.feedError(a, err)
 	}

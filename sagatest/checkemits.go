@@ -9,11 +9,11 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Emitted returns the payloads of the events e that the saga's functions wrote to an outbox, in the order
-// of their commits. A function must call Write with its own ctx and transaction.
+// Emitted returns the payloads of the events e that the saga's functions wrote to an outbox, in the order of
+// their commits. A function must call outbox.Write with its own ctx and transaction.
 //
-// Check records these messages instead of writing rows, so the database needs no tables of Skald. Commands
-// of the saga are not included: the engine writes them.
+// Check records these messages instead of writing rows, so the database needs no tables of Skald. Emitted
+// omits the commands of the saga, because the engine writes them.
 func Emitted[T any](end End, e skald.Event[T]) ([]T, error) {
 	var out []T
 	for i := range end.emitted {
@@ -36,7 +36,7 @@ type emits struct{ topic, typ string }
 
 func (emits) term() {}
 
-// broken returns a text if the messages of a saga break the promise, otherwise "".
+// broken returns a text if the messages of a saga break the promise, or else "".
 func (p emits) broken(end End) string {
 	want, state := 0, "compensated"
 	if end.Done {
@@ -55,8 +55,8 @@ func (p emits) broken(end End) string {
 		p.typ, p.topic, n, want)
 }
 
-// joined returns all messages with those of a transaction added. As in the outbox, a message with an existing
-// id is ignored.
+// joined returns all with the messages that a transaction wrote. Like the outbox, it ignores a message with
+// an existing id.
 func joined(all, written []skald.Message) ([]skald.Message, error) {
 	for i := range written {
 		m := &written[i]

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// judge checks the promises.
+// judge checks the result of the run: the views and the promises. Before is the view before the saga.
 func (r *sagaRun[TTx]) judge(before string) error {
 	after, err := r.view()
 	if err != nil {
@@ -37,7 +37,7 @@ func (r *sagaRun[TTx]) judge(before string) error {
 	})
 }
 
-// compare compares the result of the saga with that of a run without a fault.
+// compare compares the views of this run with those of a run without a fault.
 func (r *sagaRun[TTx]) compare(end End, before, after string) error {
 	values := r.faults.values()
 	usual, known := r.c.usual[values.String()]
@@ -63,7 +63,7 @@ func (r *sagaRun[TTx]) compare(end End, before, after string) error {
 					"they leave\n%s", end.Done, *r.beside, indent(after),
 					indent(strings.Join(views, "or\n"))))
 		}
-	case end.Done && r.mixed: // only promises can check its result
+	case end.Done && r.mixed: // only promises can check the result of two definitions
 	case end.Done && !usual.done:
 		r.broken = append(r.broken, "it is done, but without a fault it turns back")
 	case end.Done && after != usual.view:
@@ -76,7 +76,8 @@ func (r *sagaRun[TTx]) compare(end End, before, after string) error {
 	return nil
 }
 
-// passing returns the only fault of the run, if the saga must end in the same way as without this fault.
+// passing returns the point of the only fault of the run, if the saga must end in the same way as without
+// this fault.
 func (r *sagaRun[TTx]) passing() (p point, is bool) {
 	faults := slices.DeleteFunc(slices.Clone(r.faults), func(f Fault) bool { return f.Mode == Value })
 	if len(faults) != 1 || faults[0].At > len(r.log) {
@@ -97,9 +98,9 @@ func (r *sagaRun[TTx]) passing() (p point, is bool) {
 	return p, false
 }
 
-// noteTurnedBack records that the saga turned back because of a transient failure. A step that is parallel to
-// the failed step may reject because of work that the failed step had not done. A deadline belongs to no
-// step.
+// noteTurnedBack records a failure: the saga turned back because of a transient failure. It ignores a step
+// that is parallel to the failed step, because this step may reject if the failed step has not done its work.
+// It also ignores deadlines, which belong to no step.
 func (r *sagaRun[TTx]) noteTurnedBack(p point) {
 	cause, who := r.state.Cause, "when repeated, the step "
 	if cause.Step != p.step || cause.Occurrence != p.occurrence {
@@ -112,7 +113,7 @@ func (r *sagaRun[TTx]) noteTurnedBack(p point) {
 		p.what, who, name(cause.Step, cause.Occurrence), cause.Reason))
 }
 
-// noteStuck records that one transient failure left the saga to an operator.
+// noteStuck records a failure: one transient failure made the saga stuck.
 func (r *sagaRun[TTx]) noteStuck(a plan.Action, mode Mode) {
 	if mode != Fails && mode != Lost || !r.runOf(a).Stuck || r.attempts(a.Step) != 1 {
 		return
@@ -129,7 +130,7 @@ func (r *sagaRun[TTx]) noteStuck(a plan.Action, mode Mode) {
 const chance = "a function depends on a clock, on random numbers, on the order of a map, or on state outside of its " +
 	"transaction that no reset of an Outside restores"
 
-// zeros lists the sources that had a zero value.
+// zeros returns a text about the signals and replies for which this run used a zero value.
 func (r *sagaRun[TTx]) zeros() string {
 	var out strings.Builder
 	for of := range r.met {

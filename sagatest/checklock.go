@@ -12,10 +12,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lines has the queue of each entity: the ids of its sagas. The first saga in a queue holds the entity.
+// lines has the queue of each entity, which contains the ids of sagas. The first saga in a queue holds the
+// entity.
 type lines map[store.Lock][]string
 
-// hold adds a saga to queues. The result first reports whether the saga is the first in all of these queues.
+// hold adds a saga to queues. It returns first=true if the saga is the first in all of these queues.
 func (ls lines) hold(id string, es []store.Lock) (first bool) {
 	first = true
 	for _, e := range es {
@@ -36,10 +37,10 @@ func (ls lines) free(id string) {
 // errInLine means that a rival waits for entities of the first saga.
 var errInLine = errors.New("sagatest: it waits in line")
 
-// lookAgain is the time between two checks in which a waiting Lock reads whether it is first.
+// lookAgain is the interval at which a waiting Lock checks whether it is first.
 const lookAgain = 10 * time.Second
 
-// lock adds the saga to the queues of entities, or removes it from all of them.
+// lock adds the saga to the queues of its entities, or removes it from all queues.
 func (r *sagaRun[TTx]) lock(a plan.Action, step *engine.StepBody) error {
 	e := plan.Event{What: plan.Succeeded, Step: a.Step, Occurrence: a.Occurrence}
 	if a.Verb != plan.RunStep {
@@ -69,7 +70,7 @@ func (r *sagaRun[TTx]) lock(a plan.Action, step *engine.StepBody) error {
 	return nil
 }
 
-// entities returns the entities of a Lock. Each call must return equal entities.
+// entities returns the entities of a Lock. It records a failure if two calls return different entities.
 func (r *sagaRun[TTx]) entities(a plan.Action, step *engine.StepBody) (es []store.Lock, err error) {
 	f := r.facts(a)
 	err = safely(func() (err error) {
@@ -97,7 +98,7 @@ func (r *sagaRun[TTx]) entities(a plan.Action, step *engine.StepBody) (es []stor
 	return es, nil
 }
 
-// leave removes the saga from all queues, so that a waiting rival continues.
+// leave removes the saga from all queues, and lets a rival continue that waited for it.
 func (r *sagaRun[TTx]) leave() {
 	r.lines.free(r.state.ID)
 	if r.other == nil || r.beside != nil {
@@ -111,7 +112,7 @@ func (r *sagaRun[TTx]) leave() {
 	}
 }
 
-// waits returns the run of the saga that waits in a queue.
+// waits returns the run of the Lock in which the saga waits for entities.
 func (r *sagaRun[TTx]) waits() (run plan.Run, is bool) {
 	for _, run := range r.state.Runs {
 		if step, _ := r.d.Plan.Step(run.Step); step.Kind == plan.Lock && run.Phase == plan.Waiting {
@@ -121,7 +122,7 @@ func (r *sagaRun[TTx]) waits() (run plan.Run, is bool) {
 	return run, false
 }
 
-// inLine performs the next step of a saga that only waits for entities of another one.
+// inLine continues a saga that only waits for entities of another saga.
 func (r *sagaRun[TTx]) inLine(run plan.Run) error {
 	switch {
 	case r.other == nil:
@@ -153,7 +154,7 @@ func (r *sagaRun[TTx]) inLine(run plan.Run) error {
 func (r *sagaRun[TTx]) turn() {
 	if _, waits := r.waits(); waits {
 		r.feed(plan.Event{What: plan.Turn})
-		r.feed(plan.Event{What: plan.Tick}) // a due Lock checks by itself
+		r.feed(plan.Event{What: plan.Tick}) // a Lock that is due needs a Tick instead
 	}
 }
 

@@ -12,19 +12,19 @@ import (
 	"github.com/skald-go/skald/saga"
 )
 
-// Signal sets the values of a signal, for each step and each occurrence that waits for it. With the first
-// value the saga must end well. With each other value it may turn back, and all faults are tried again.
+// Signal sets the values of a signal, for all steps and occurrences that wait for it. With the first value
+// the saga must end well. With each other value it may turn back, and Check tries all faults again.
 func Signal[T any](s saga.Signal[T], first T, others ...T) Term {
 	return bringing(source{Signal: s.Name}, append([]T{first}, others...))
 }
 
-// Reply sets the values of a participant's reply to a command, as Signal does. Refusals are tried without
-// it.
+// Reply sets the values of a participant's reply to a command, like Signal. Check tries refusals without a
+// Reply.
 func Reply[T any](e skald.Event[T], first T, others ...T) Term {
 	return bringing(source{Topic: e.Topic, Type: e.Type}, append([]T{first}, others...))
 }
 
-// source is a signal or a reply.
+// source identifies a signal, or a kind of reply.
 type source struct{ Signal, Topic, Type string }
 
 func (s source) String() string {
@@ -34,7 +34,7 @@ func (s source) String() string {
 	return fmt.Sprintf("the reply %s on %s", s.Type, s.Topic)
 }
 
-// brings are the values of a source.
+// brings has the values of a source.
 type brings struct {
 	of     source
 	values []json.RawMessage
@@ -55,14 +55,14 @@ func bringing[T any](of source, values []T) brings {
 	return b
 }
 
-// value is another value of a source, or its lateness.
+// value is another value of a source, or the absence of one until the timeout.
 type value struct {
 	of   source
 	data json.RawMessage
 	late bool
 }
 
-// sourceOf returns the event or signal that a step waits for, if it comes from outside with a value.
+// sourceOf returns the signal or the reply with which a step ends, if there is one.
 func sourceOf(d *engine.Definition, at int) (s source, is bool) {
 	node, step := d.Plan.Graph.Steps[at], d.Steps[at]
 	switch {
@@ -74,7 +74,7 @@ func sourceOf(d *engine.Definition, at int) (s source, is bool) {
 	return s, false
 }
 
-// take sets the values of sources.
+// take stores the values of sources, and checks them.
 func (c *checker[TTx]) take(all []brings) error {
 	var errs []error
 	c.first = map[source]json.RawMessage{}
@@ -96,7 +96,7 @@ func (c *checker[TTx]) take(all []brings) error {
 	return errors.Join(errs...)
 }
 
-// takes returns an error if no step waits for the source of b.
+// takes returns an error if no step waits for the source of b, or if a step does not accept a value of b.
 func (c *checker[TTx]) takes(b brings) error {
 	found := false
 	for _, d := range []*engine.Definition{c.d, c.older} {
@@ -126,7 +126,7 @@ func (c *checker[TTx]) takes(b brings) error {
 	return nil
 }
 
-// brought returns the value of a source in this run.
+// brought returns the value of a source in this run, and a text for the trace.
 func (r *sagaRun[TTx]) brought(of source) (v value, said string) {
 	r.met[of] = true
 	v = value{of: of, data: r.c.first[of]}
@@ -143,7 +143,8 @@ func (r *sagaRun[TTx]) brought(of source) (v value, said string) {
 	return v, said
 }
 
-// answer acts as a participant, a child or the sender of a signal.
+// answer acts as a participant, a child or the sender of a signal. It returns false if the run waits for none
+// of these.
 func (r *sagaRun[TTx]) answer(run plan.Run) bool {
 	step, _ := r.d.Plan.Step(run.Step)
 	switch {
@@ -180,7 +181,7 @@ func (r *sagaRun[TTx]) signal(run plan.Run, step plan.Step) {
 	}
 }
 
-// reply sends the reply of a participant, or ends a child.
+// reply sends the reply of a participant, or the end of a child.
 func (r *sagaRun[TTx]) reply(run plan.Run, step plan.Step) {
 	e := plan.Event{Step: run.Step, Occurrence: run.Occurrence, Sends: run.Sends}
 	modes, said := r.mayReject(Rejects, Twice), ""
@@ -216,7 +217,7 @@ func (r *sagaRun[TTx]) reply(run plan.Run, step plan.Step) {
 	}
 }
 
-// childEnded returns the output of a child.
+// childEnded returns the output of a step whose child is done.
 func childEnded(run plan.Run) json.RawMessage {
 	var was saga.ChildOutput
 	if json.Unmarshal(run.Memo, &was) != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// deploy replaces the definition by the newer one at the point in the schedule.
+// deploy replaces the definition by the newer one if the run has reached the point in the schedule. It
+// returns errRefused if the newer definition cannot run the saga.
 func (r *sagaRun[TTx]) deploy() error {
 	if !r.mixed || r.d == r.c.d || len(r.log)+1 < r.faults[0].At {
 		return nil
@@ -28,7 +29,7 @@ func (r *sagaRun[TTx]) deploy() error {
 	return nil
 }
 
-// distinct refuses a rival with the key of the first saga.
+// distinct returns an error if the rival has the key of the first saga.
 func (c *checker[TTx]) distinct() error {
 	if c.rival == nil {
 		return nil
@@ -43,9 +44,9 @@ func (c *checker[TTx]) distinct() error {
 	return nil
 }
 
-// rival begins another saga before a function of a step, and runs this rival to its end. If the rival waits
-// for entities of the first saga, it ends later. Before a Lock of the first saga, the rival pauses once it
-// holds its own entities. Then the first saga waits, or the rival ends later.
+// rival begins another saga before a function of the step before, and runs this rival to its end. If the
+// rival waits for entities of the first saga, it ends later. If the step before is a Lock, the rival pauses
+// when it holds its own entities. Then the first saga waits, or the rival ends later.
 func (r *sagaRun[TTx]) rival(before string) {
 	r.other = r.another()
 	if err := r.other.start(r.c.rival, "00000000-0000-7000-8000-000000000002"); err != nil {
@@ -58,7 +59,7 @@ func (r *sagaRun[TTx]) rival(before string) {
 
 func never() bool { return false }
 
-// onward continues the rival until stop returns true, or until the rival has ended or waits in a queue.
+// onward continues the rival until it has ended, waits in a queue, or stop returns true.
 func (r *sagaRun[TTx]) onward(stop func() bool) {
 	if r.other == nil || r.beside != nil {
 		return
@@ -75,7 +76,7 @@ func (r *sagaRun[TTx]) onward(stop func() bool) {
 	}
 }
 
-// over records that the rival has ended.
+// over records the end of the rival, and its failures.
 func (r *sagaRun[TTx]) over(err error) {
 	if r.broken = append(r.broken, r.other.broken...); err != nil {
 		r.broken = append(r.broken, "the rival: "+err.Error())
@@ -84,14 +85,14 @@ func (r *sagaRun[TTx]) over(err error) {
 	r.beside = &done
 }
 
-// another returns another saga on the database of r.
+// another returns a run of another saga on the database of r.
 func (r *sagaRun[TTx]) another() *sagaRun[TTx] {
 	return &sagaRun[TTx]{c: r.c, d: r.c.d, db: r.db, lines: r.lines, now: r.now, own: map[string]int{},
 		met: map[source]bool{}}
 }
 
-// inTurn runs sagas one after the other and records the data that they leave. In the list, 0 is the first
-// saga and 1 the rival.
+// inTurn runs sagas one after the other, and records the data that they leave. In which, 0 is the first saga
+// and 1 is the rival.
 func (c *checker[TTx]) inTurn(which ...int) error {
 	r := &sagaRun[TTx]{c: c, d: c.d}
 	if err := r.begin(); err != nil {

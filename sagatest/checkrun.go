@@ -17,30 +17,30 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// point is a place for a fault.
+// point is a place in a run where a fault is possible.
 type point struct {
 	at               int
 	what             string
 	modes            []Mode
 	step, occurrence string
 	left             bool   // the step has an attempt left if this one fails
-	mode             Mode   // the fault that was injected
+	mode             Mode   // the injected fault, or ""
 	said             string // an error that was not injected, or the consequence of a fault
 	inLine           bool   // the saga waits for entities of a rival
 }
 
-// again reports whether p repeats the previous point.
+// again reports whether p repeats the point was, so that the trace can omit it.
 func (p point) again(was point) bool {
 	return p.mode == "" && was.mode == "" && p.what == was.what && p.said == was.said
 }
 
-// sagaRun is one run of a saga with a schedule, in one thread. Its fields hold what a process would read
-// from the database after a crash.
+// sagaRun is one run of a saga with a schedule, in one thread. A crash loses none of its fields, because an
+// engine would read them from the database.
 type sagaRun[TTx any] struct {
 	c      *checker[TTx]
 	d      *engine.Definition // the current definition
 	faults Schedule
-	on     int // the database, by its index
+	on     int // index of the database
 	db     Beginner[TTx]
 	key    string
 	input  json.RawMessage
@@ -48,14 +48,14 @@ type sagaRun[TTx any] struct {
 	now    time.Time
 
 	log    []point
-	turned bool          // it has turned back
-	mixed  bool          // it began with an older definition
-	other  *sagaRun[TTx] // a rival that began during the run
-	beside *bool         // whether the rival is done; nil until it has ended
-	lines  lines         // of the database
-	named  string        // the entities of its Lock
-	own    map[string]int
-	met    map[source]bool // sources that were waited for
+	turned bool            // the saga has turned back
+	mixed  bool            // the saga began with an older definition
+	other  *sagaRun[TTx]   // a rival that began during the run
+	beside *bool           // whether the rival is done; nil until it has ended
+	lines  lines           // queues of entities
+	named  string          // entities of the saga's Lock, as text
+	own    map[string]int  // by action: errors that were not injected
+	met    map[source]bool // signals and replies for which the saga waited
 	large  error           // the error of data that is too large for the state
 	broken []string
 
@@ -67,7 +67,7 @@ const (
 	mostOwn   = 25 // errors of one function that were not injected
 )
 
-// trace returns a line for each point, and one line for repetitions of the same point.
+// trace returns a line for each point. Repetitions of a point have one line together.
 func (r *sagaRun[TTx]) trace() string {
 	var b strings.Builder
 	for i, p := range r.log {
@@ -89,7 +89,7 @@ func (r *sagaRun[TTx]) trace() string {
 	return b.String()
 }
 
-// whole runs the saga, and judges the result.
+// whole runs the saga on a fresh database, and checks the result.
 func (r *sagaRun[TTx]) whole() (err error) {
 	c := r.c
 	if err := r.begin(); err != nil {
@@ -109,7 +109,7 @@ func (r *sagaRun[TTx]) whole() (err error) {
 	return r.judge(before)
 }
 
-// begin prepares the database.
+// begin prepares the database and the clock.
 func (r *sagaRun[TTx]) begin() (err error) {
 	c := r.c
 	r.own, r.met, r.now = map[string]int{}, map[source]bool{}, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -152,7 +152,7 @@ func (r *sagaRun[TTx]) start(in any, id string) (err error) {
 	return nil
 }
 
-// continueRun runs a saga on to its end, or until stop returns true.
+// continueRun runs a saga to its end, or until stop returns true.
 func (r *sagaRun[TTx]) continueRun(stop func() bool) error {
 	for n := 0; !r.state.Status.Final(); n++ {
 		if stop() {
@@ -226,8 +226,8 @@ func (r *sagaRun[TTx]) inTx(commit bool, f func(ctx context.Context, tx TTx) err
 	return err
 }
 
-// point records a point at a run of a step, and returns the fault to inject. The result gone reports that the
-// saga was cancelled, or that its deadline passed, before the function.
+// point records a point, and returns the fault to inject. It returns gone=true if the saga was cancelled, or
+// if its deadline passed, before the function.
 func (r *sagaRun[TTx]) point(what string, of plan.Run, modes ...Mode) (mode Mode, gone bool) {
 	if r.state.Status == plan.Running {
 		modes = append(modes, Cancels)
@@ -263,7 +263,7 @@ func (r *sagaRun[TTx]) point(what string, of plan.Run, modes ...Mode) (mode Mode
 	return p.mode, false
 }
 
-// attempts returns the limit of a step's attempts in the current direction, or 0 without a limit.
+// attempts returns the limit of a step's attempts in the current direction, or 0 if there is no limit.
 func (r *sagaRun[TTx]) attempts(step string) int {
 	node, _ := r.d.Plan.Step(step)
 	if r.state.Status == plan.Running {
@@ -283,12 +283,12 @@ func (r *sagaRun[TTx]) feed(e plan.Event) {
 	r.turned = r.turned || r.state.Status == plan.Compensating || r.state.Status == plan.Compensated
 }
 
-// move performs the next action, or plays an answer from outside, or lets time pass.
+// move performs the next action, plays an answer from outside, or moves the clock.
 func (r *sagaRun[TTx]) move() error {
 	if todo := r.d.Plan.Pending(r.state); len(todo) > 0 {
 		return r.act(todo[0])
 	}
-	if r.state.Stuck() { // an operator has removed the cause
+	if r.state.Stuck() { // play an operator who has removed the cause
 		if n := len(r.log); n > 0 && r.log[n-1].said == "" {
 			r.say("it is stuck, and an operator retries it")
 		}
@@ -340,7 +340,7 @@ func name(step, occurrence string) string {
 	return step + "/" + occurrence
 }
 
-// facts returns the facts for an action, as after a read of the saga.
+// facts returns the facts for an action, as if the engine had just read the saga.
 func (r *sagaRun[TTx]) facts(a plan.Action) *engine.Facts {
 	s := r.state
 	return &engine.Facts{Definition: r.d, Key: r.key, Input: r.input, State: &s,
@@ -376,7 +376,7 @@ func (r *sagaRun[TTx]) say(what string) {
 	}
 }
 
-// feedError passes an error that was not injected to the saga. If one function returns too many errors, wrong
+// feedError applies an error that was not injected to the saga. If one action fails too often, feedError
 // returns an error that ends the run.
 func (r *sagaRun[TTx]) feedError(a plan.Action, err error) error {
 	r.say(err.Error())

@@ -9,9 +9,9 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// CrashBroker makes each call of b, and of the results of b, an I/O of this session of p. A crash ends the
-// subscriptions uncleanly if they have a Kill method, as those of membroker do. Otherwise a crash closes
-// them.
+// CrashBroker wraps b. Each call of b, and of the results of b, is an I/O of the current session of p. A
+// crash kills subscriptions that have a Kill method, such as those of membroker. It closes other
+// subscriptions.
 func CrashBroker(p *Process, b broker.Broker) broker.Broker {
 	return &crashBroker{Broker: b, p: p}
 }
@@ -38,8 +38,8 @@ func (c *crashBroker) Topics(ctx context.Context, names ...string) (ids broker.T
 	return ids, err
 }
 
-// Publish keeps the publish contract: after a message that is left out, no message with its key is
-// published.
+// Publish follows the contract of broker.Broker, also with a fault: after it omits a message, it publishes no
+// later message with the same key.
 func (c *crashBroker) Publish(ctx context.Context, msgs []skald.Message,
 	only ...broker.Topics) broker.Pending {
 	p := &crashPending{p: c.p}
@@ -78,8 +78,8 @@ type crashPending struct {
 	p     *Process
 	inner broker.Pending // nil if nothing was published
 	err   error          // the error of Publish
-	part  map[int]error  // errors of messages that were left out, if they are reported
-	less  bool           // some were left out
+	part  map[int]error  // errors of omitted messages, by index, if Wait returns them
+	less  bool           // some messages were omitted
 }
 
 func (c *crashPending) Done() <-chan struct{} {
@@ -98,7 +98,7 @@ func (c *crashPending) Wait(ctx context.Context) error {
 	case err != nil && !c.less:
 		return err
 	case err != nil:
-		// an outage: the indexes of its error differ from those of the call
+		// Return an outage, because the indexes in err differ from those of the caller's messages.
 		return fmt.Errorf("of a part: %v: %w", err, ErrInjected)
 	case c.part != nil:
 		return &broker.PublishError{Failed: c.part}
@@ -125,13 +125,13 @@ func (c *crashBroker) Subscribe(ctx context.Context, g broker.Group) (s broker.S
 	return &crashSubscription{p: c.p, s: inner}, nil
 }
 
-// lose ends a subscription when its process dies.
+// lose ends a subscription whose process dies.
 func lose(s broker.Subscription) {
 	if k, ok := s.(interface{ Kill() }); ok {
 		k.Kill()
 		return
 	}
-	_ = s.Close(context.Background()) // the process is dead, so the error is lost
+	_ = s.Close(context.Background()) // the process is dead, so no caller gets the error
 }
 
 type crashSubscription struct {
@@ -141,7 +141,7 @@ type crashSubscription struct {
 
 func (c *crashSubscription) Ready() <-chan struct{} { return c.s.Ready() }
 
-// Receive does not lose deliveries if it returns an error, because the deliveries stay with the client.
+// Receive injects an error before the call, so that the deliveries stay in the client and are not lost.
 func (c *crashSubscription) Receive(ctx context.Context, most int) (b broker.Batch, err error) {
 	fails := c.p.next() == ErrorAfter
 	err = c.p.io(call{act: "Receive"}, func() (err error) {
@@ -179,14 +179,14 @@ func (c *crashSubscription) Ack(ctx context.Context, ds []broker.Delivery) error
 func (c *crashSubscription) Alarm() string { return c.s.Alarm() }
 
 func (c *crashSubscription) Pause(partitions ...string) {
-	_ = c.p.io(call{act: "Pause"}, func() error { // it returns no error
+	_ = c.p.io(call{act: "Pause"}, func() error { // Pause and Resume return no error
 		c.s.Pause(partitions...)
 		return nil
 	})
 }
 
 func (c *crashSubscription) Resume(partitions ...string) {
-	_ = c.p.io(call{act: "Resume"}, func() error { // it returns no error
+	_ = c.p.io(call{act: "Resume"}, func() error { // Pause and Resume return no error
 		c.s.Resume(partitions...)
 		return nil
 	})

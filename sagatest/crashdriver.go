@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// CrashDriver makes each call of d an I/O of this session of p. A crash rolls back open transactions. It uses
-// d's Kill method if there is one, as for a Session of memstore.
+// CrashDriver wraps d. Each call of d is an I/O of the current session of p. A crash rolls back open
+// transactions. If d has a Kill method, as a Session of memstore has, a crash also calls it.
 func CrashDriver[TTx any](p *Process, d store.Driver[TTx]) store.Driver[TTx] {
 	if k, ok := d.(interface{ Kill() }); ok {
 		p.opened(new(int), k.Kill)
@@ -35,7 +35,7 @@ func (c *crashDriver[TTx]) Begin(ctx context.Context, in store.Intake) (u store.
 			u = crash
 			return nil
 		})
-	if err != nil && u != nil { // after an error of Begin nothing stays open
+	if err != nil && u != nil { // after an error, Begin must leave no open transaction
 		c.p.closed(u)
 		u.(*crashUnit[TTx]).lose()
 		u = nil
@@ -50,7 +50,7 @@ func markNote(ms []store.Mark) string {
 	return ms[0].Consumer + " takes " + short(ms[0].ID)
 }
 
-// short returns the end of an id. The end is enough to distinguish ids.
+// short returns the last characters of an id, which distinguish ids in a trace.
 func short(id string) string { return id[max(0, len(id)-4):] }
 
 func (c *crashDriver[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect) error {
@@ -295,7 +295,7 @@ func (c *crashDriver[TTx]) Examine(ctx context.Context, e store.Exam) (found []s
 	return found, err
 }
 
-// Probe is not an I/O, because it writes nothing.
+// Probe is no I/O, because it changes nothing and its result changes no decision.
 func (c *crashDriver[TTx]) Probe(ctx context.Context) error {
 	if c.p.dead {
 		return ErrCrashed
@@ -303,7 +303,7 @@ func (c *crashDriver[TTx]) Probe(ctx context.Context) error {
 	return c.d.Probe(ctx)
 }
 
-// Woken returns nil, because an explored relay is stepped, and so polls.
+// Woken returns nil. An explored relay runs by Step, which polls.
 func (c *crashDriver[TTx]) Woken() <-chan struct{} { return nil }
 
 // Outage reports an injected error as an outage.
@@ -317,13 +317,13 @@ type crashUnit[TTx any] struct {
 	u store.Unit[TTx]
 }
 
-// lose ends an open transaction when its process dies.
+// lose ends an open transaction whose process dies.
 func (c *crashUnit[TTx]) lose() { _, _ = c.u.Rollback(context.Background()) }
 
 func (c *crashUnit[TTx]) Tx() TTx            { return c.u.Tx() }
 func (c *crashUnit[TTx]) Found() store.Found { return c.u.Found() }
 
-// Outage reports an injected error as an outage, in any transaction.
+// Outage reports an injected error as an outage, regardless of the transaction.
 func (c *crashUnit[TTx]) Outage(ctx context.Context, err error) bool {
 	return errors.Is(err, ErrCrashed) || errors.Is(err, ErrInjected) || c.u.Outage(ctx, err)
 }
@@ -337,7 +337,7 @@ func (c *crashUnit[TTx]) Undo(ctx context.Context) error {
 	return c.p.io(call{act: "Undo"}, func() error { return c.u.Undo(ctx) })
 }
 
-// Usable is an I/O, so that a process can die between two functions of a transaction.
+// Usable is an I/O, so that a process can die between two functions that share a transaction.
 func (c *crashUnit[TTx]) Usable(ctx context.Context) error {
 	return c.p.io(call{act: "Usable"}, func() error { return c.u.Usable(ctx) })
 }
@@ -373,8 +373,8 @@ func (c *crashUnit[TTx]) CommitThen(ctx context.Context, next store.Intake,
 	return then, err
 }
 
-// Rollback is two I/Os if it has effects instead. It is one call of the driver, unless a fault happens
-// between the two.
+// Rollback is two I/Os if it has effects instead: the rollback, and the effects. It is one call of the
+// driver, unless a fault happens between the two.
 func (c *crashUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) (stood []bool, err error) {
 	stood = make([]bool, len(instead))
 	if c.p.dead {

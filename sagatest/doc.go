@@ -1,13 +1,13 @@
-// Package sagatest tests services that use Skald through its store and broker interfaces: yours, the
-// examples and Skald itself.
+// Package sagatest tests services that use Skald: yours, the examples and Skald itself. It works through the
+// interfaces of stores and brokers.
 //
 // # Every crash
 //
-// Explore runs your own handlers in one thread. It counts each I/O of the handlers and of Skald's
-// components: each call of a store, a unit of work, a publisher or a subscription. Then it runs everything
-// again, once for each I/O and each fault at that I/O. The process crashes before the I/O, crashes after it
-// took effect, gets an error although it took effect, or pauses until all others are idle. After each run,
-// once the world is idle, your invariants must hold:
+// Explore runs your own handlers in one thread. It counts each I/O of the handlers and of Skald's components:
+// each call of a store, a unit of work, a publisher or a subscription. Then it runs everything again, once
+// for each I/O and each fault at that I/O. The process crashes before the I/O, crashes after it took effect,
+// gets an error although it took effect, or pauses until all other processes are idle. After each run, when
+// the world is idle, your invariants must hold:
 //
 //	func TestShop(t *testing.T) {
 //		sagatest.Explore(t, func(w *sagatest.World) error {
@@ -22,30 +22,31 @@
 //		}, &sagatest.Options{Pairs: true})
 //	}
 //
-// A schedule that breaks an invariant is printed with each I/O of its run, and with a command that repeats
-// the run:
+// Explore prints a schedule that breaks an invariant, with each I/O of its run, and with a command that
+// repeats the run:
 //
 //	SAGATEST_REPLAY='crash-after@17' go test -run '^TestShop$'
 //
-// Any store and broker driver can be explored. For other I/O of a process, such as the commit of its own
-// transaction, use Process.IO. A subscription of a broker that cannot be killed is closed instead.
+// You can explore any store and broker driver. For other I/O of a process, such as the commit of its own
+// transaction, use Process.IO. A broker's subscription without a Kill method is closed instead of killed.
 //
 // # Sagas
 //
 // Check runs the functions of a saga (package saga) with faults at each point: a step fails, an answer is
-// lost, a function is repeated, the process crashes, the saga is cancelled, or the deadline passes. It also
-// runs another saga on the same rows in between (Rival), replaces an older definition by a newer one
-// (Older), and tries each value that signals and replies may have (Signal, Reply). Check verifies that each
-// saga leaves all of its effects or none, and your own promises about rows or emitted events (EmitsIfDone,
-// Emitted):
+// lost, a function is repeated, the process crashes, the saga is cancelled, or the deadline passes. It can
+// also run another saga on the same rows in between (Rival), replace an older definition by a newer one
+// (Older), and try each value that signals and replies may have (Signal, Reply). Check verifies that each
+// saga leaves all of its effects or none. It also verifies your own promises about rows or emitted events
+// (Promise, EmitsIfDone, Emitted):
 //
 //	sagatest.Check(t, orders, Order{ID: "o-1"}, sagatest.Promise(func(ctx context.Context, tx *memstore.Tx, end sagatest.End) error { … }))
 //
 // # Faults
 //
-// WrapDriver and WrapBroker wrap a store and a broker, and inject faults of production by a seed: commits
-// and publishes that take effect but return an error, repeated and late deliveries, lost acknowledgements,
-// and processes that die in the middle of a step. Your service runs unchanged:
+// WrapDriver and WrapBroker wrap a store and a broker, and inject the faults of production, selected by a
+// seed. Such faults are commits and publishes that take effect but return an error, repeated and late
+// deliveries, lost acknowledgements, and processes that die in the middle of a step. Your service runs
+// unchanged:
 //
 //	faults := sagatest.NewFaults(seed, sagatest.Some())
 //	session := faults.Session()

@@ -10,45 +10,47 @@ import (
 	"github.com/skald-go/skald/relay"
 )
 
-// IdleChecker is a Stepper that reports whether no work is left for it. It reports this even if it cannot
-// work at the moment, because rows wait for a shard of another relay, or a message for a database that is
-// down. Relays and inboxes are IdleCheckers.
+// IdleChecker is a Stepper that reports whether it has work left. Idle returns false also if the stepper
+// cannot do the work now, because a shard belongs to another relay or a database is down. Relays and inboxes
+// are IdleCheckers.
 type IdleChecker interface {
 	Idle(ctx context.Context) (bool, error)
 }
 
 const (
-	drainMost = 5 * time.Minute // or until the context ends
-	// drainRest is the pause after a round without work if some work is left.
+	drainMost = 5 * time.Minute // limit of a Drain, if its context does not end earlier
+	// drainRest is the pause after a round without progress, if some work is left.
 	drainRest = 5 * time.Millisecond
 )
 
 var (
-	// ErrNotIdle means that work was left when the time was over.
+	// ErrNotIdle means that work was left when the time ended.
 	ErrNotIdle = errors.New("sagatest: not quiet")
 	// ErrLeft means that no work is left, but some messages did not take effect.
 	ErrLeft = errors.New("sagatest: drained, but some messages did not take effect")
 )
 
-// Drain steps relays and inboxes in turn until all committed messages are published and all received messages
-// are handled, including the messages that the handlers emit. Then a test may check its tables. Give Drain
-// every relay and inbox of the test, but do not run them. Drain takes at most five minutes, or until ctx
-// ends. Its error then names a component with work left (ErrNotIdle). An error of a step ends Drain at once.
+// Drain steps relays and inboxes until all committed messages are published and all received messages are
+// handled, including the messages that the handlers emit. Then a test can check its tables. Give Drain each
+// relay and each inbox of the test, and do not call their Run. Drain takes at most five minutes, or until ctx
+// ends. Then it returns ErrNotIdle with a component that has work left. If a step fails, Drain returns its
+// error.
 //
-// Drain does not wait for retry times of messages. Messages that are left make Drain fail (ErrLeft), with the
-// reason from the store. These are parked messages, dead letters, messages in quarantine, and rows that no
-// relay publishes. A test that expects such messages uses DrainAllowing.
+// Drain does not wait for the retry times of messages. If messages are left, it returns ErrLeft with the
+// reasons from the store. Such messages are parked messages, dead letters, messages in quarantine, and rows
+// that no relay publishes. In a test that expects such messages use DrainAllowing.
 //
-// Drain then makes the relays release their shards, so each Drain may have a new relay.
+// At its end, Drain makes the relays release their shards, so the next Drain can have a new relay.
 //
-// With a broker in the process (membroker) and any store, all work is done then. Over a network a message
-// may be in transit while no component has work: call Drain again until the expected data is there.
+// With a broker in the same process (membroker) and any store, all work is done after Drain. With a network,
+// a message may be in transit while no component has work. In this case call Drain again until the expected
+// data is there.
 func Drain(ctx context.Context, steppers ...skald.Stepper) error {
 	return DrainAllowing(ctx, 0, steppers...)
 }
 
-// DrainAllowing is like Drain, for a test in which some messages do not take effect. Messages of the kinds
-// in may are no error.
+// DrainAllowing is like Drain, for a test in which some messages do not take effect. It returns no ErrLeft
+// for messages of the kinds in may.
 func DrainAllowing(ctx context.Context, may Leftovers, steppers ...skald.Stepper) (err error) {
 	defer func() { err = errors.Join(err, release(ctx, steppers)) }()
 	if err := drain(ctx, steppers); err != nil {
@@ -57,8 +59,8 @@ func DrainAllowing(ctx context.Context, may Leftovers, steppers ...skald.Stepper
 	return leftBy(ctx, may, steppers)
 }
 
-// release makes relays release their shards, so that a new relay of the next Drain need not wait for a
-// lease to end.
+// release makes the relays release their shards. A new relay in the next Drain then need not wait for the end
+// of a lease.
 func release(ctx context.Context, steppers []skald.Stepper) error {
 	if ctx.Err() != nil {
 		return nil
@@ -98,7 +100,7 @@ func drain(ctx context.Context, steppers []skald.Stepper) error {
 	}
 }
 
-// turnOf steps each stepper once.
+// turnOf steps each stepper once. It returns busy=true if one of them had work.
 func turnOf(ctx context.Context, steppers []skald.Stepper) (busy bool, err error) {
 	for _, s := range steppers {
 		if ctx.Err() != nil {
@@ -131,7 +133,7 @@ func busyStepper(ctx context.Context, steppers []skald.Stepper) (skald.Stepper, 
 	return nil, nil
 }
 
-// ended returns ErrNotIdle if the time is over, else err.
+// ended returns err, or ErrNotIdle with err if the time is over.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

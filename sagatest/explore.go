@@ -10,25 +10,26 @@ import (
 	"time"
 )
 
-// Options of Explore. The zero value works.
+// Options has the options of Explore. The zero value works.
 type Options struct {
-	// Modes are the faults to inject. Nil means all.
+	// Modes are the faults to inject. Nil means all modes.
 	Modes []Mode
-	// Pairs adds all pairs of crashes. A crash before a read is equivalent to one before the next effect in
-	// the same turn, so pairs consist of crashes at effects.
+	// Pairs adds schedules with two crashes. These crashes are at effects only: a crash before a read is
+	// equivalent to a crash before the next effect in the same turn.
 	Pairs bool
 	// Sample limits the number of schedules with one fault, and the number of pairs. The selected schedules
-	// are spread evenly. Default 0: no limit.
+	// are spread evenly. Default 0, which means no limit.
 	Sample int
-	// Seed selects the schedules of a Sample. Default for Explore: the environment variable SAGATEST_SEED,
-	// or else a random number, which it logs; for Search: 0.
+	// Seed selects the schedules of a Sample. Default for Explore: the environment variable SAGATEST_SEED, or
+	// else a random number, which Explore logs. Default for Search: 0.
 	Seed uint64
-	// Schedules, if not empty, are run instead of all others.
+	// Schedules are run instead of all others, if there are any.
 	Schedules []Schedule
-	// Rest is the time for which all processes must be idle, by the world's clock, before the run ends and is
-	// checked. A paused process continues before that. Default 8 s: more than twice the lease of a relay.
+	// Rest is the time, by the world's clock, for which all processes must be idle. Then the run ends and the
+	// invariants are checked. A paused process continues before that. Default 8 s, which is more than twice
+	// the lease of a relay.
 	Rest time.Duration
-	// Failures is the number of failing schedules to find. Default 1.
+	// Failures is the number of failing schedules after which Explore stops. Default 1.
 	Failures int
 }
 
@@ -49,7 +50,7 @@ func (o *Options) orDefaults() Options {
 
 // Report is the result of Search.
 type Report struct {
-	IOs       int // of the run without a fault
+	IOs       int // number of I/Os of the run without a fault
 	Schedules int // number of runs
 	Failures  []Failure
 }
@@ -75,18 +76,17 @@ type T interface {
 	Fatalf(format string, args ...any)
 }
 
-// Replay is the environment variable with the only schedule that Explore is to run.
+// Replay is the environment variable with a schedule. If it is set, Explore and Check run only this schedule.
 const Replay = "SAGATEST_REPLAY"
 
-// SeedVariable is the environment variable with the default of Options.Seed.
+// SeedVariable is the environment variable with the default for Options.Seed.
 const SeedVariable = "SAGATEST_SEED"
 
-// Explore runs the world of build without a fault, and then once for each I/O of that run and each Mode,
-// with that one fault. It checks the invariants each time. It reports each failure with its trace, and with
-// a command that repeats the run: SAGATEST_REPLAY='crash-after@17' go test -run …
+// Explore runs the world of build without a fault. Then it runs it again for each I/O of that run and each
+// Mode, with this one fault. It checks the invariants in each run. It reports each failure with its trace,
+// and with a command that repeats the run: SAGATEST_REPLAY='crash-after@17' go test -run …
 //
-// Each call of build must set up an equal world from the beginning, so use the clock and the ids of the
-// World.
+// Each call of build must set up an equal world, so use the clock and the ids of the World.
 func Explore(t T, build func(w *World) error, o *Options) Report {
 	t.Helper()
 	if text, ok := os.LookupEnv(Replay); ok {
@@ -111,7 +111,7 @@ func Explore(t T, build func(w *World) error, o *Options) Report {
 	return r
 }
 
-// seed sets the seed from the environment, or to a random number, unless it is set.
+// seed sets Seed, if it is 0, from the environment or to a random number.
 func (o *Options) seed() (err error) {
 	if o.Seed != 0 {
 		return nil
@@ -165,7 +165,7 @@ func replay(t T, build func(w *World) error, o *Options, text string) Report {
 	return r
 }
 
-// runOnce builds a world and runs it one time.
+// runOnce builds a world and runs it once.
 func runOnce(build func(w *World) error, s Schedule, rest time.Duration, tracing bool) (*World, error) {
 	w := &World{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), plan: s, tracing: tracing}
 	defer func() {
@@ -180,8 +180,8 @@ func runOnce(build func(w *World) error, s Schedule, rest time.Duration, tracing
 	return w, nil
 }
 
-// Search is like Explore, but returns the failures instead of reporting them to a test. The error is an error
-// of build.
+// Search is like Explore, but returns the failures instead of reporting them to a test. It returns an error
+// if build fails.
 func Search(ctx context.Context, build func(w *World) error, o *Options) (Report, error) {
 	s := &search{ctx: ctx, build: build, o: o.orDefaults()}
 	if len(s.o.Schedules) > 0 {
@@ -264,7 +264,7 @@ func (s *search) singles(log []event) {
 	}
 }
 
-// meets reports whether a mode applies to an I/O.
+// meets reports whether a mode can be injected at an I/O.
 func (e event) meets(m Mode) bool {
 	switch m {
 	case PartFirst:
@@ -277,7 +277,8 @@ func (e event) meets(m Mode) bool {
 	return true
 }
 
-// sampled selects Sample of total, evenly spread, with an offset from the seed.
+// sampled reports whether schedule i of total is in the sample. The sample is evenly spread, with an offset
+// from the seed.
 func (s *search) sampled(i, total int) bool {
 	if s.o.Sample <= 0 || total <= s.o.Sample {
 		return true
@@ -286,7 +287,7 @@ func (s *search) sampled(i, total int) bool {
 	return (i+1)*s.o.Sample/total > i*s.o.Sample/total
 }
 
-// pairs runs each crash in base together with each later crash.
+// pairs runs schedules with each crash of base and each later crash.
 func (s *search) pairs(base []event) {
 	first := crashes(base, 0)
 	total, i := len(first)*len(first)/2, 0
@@ -311,7 +312,7 @@ func (s *search) pairs(base []event) {
 	}
 }
 
-// crashes returns those crashes after the I/O with the given number that make a difference: before each
+// crashes returns the crashes after I/O number from that make a difference. These are crashes before each
 // effect, and after the last effect of a turn.
 func crashes(log []event, from int) (out []Fault) {
 	for i := from; i < len(log); i++ {

@@ -11,7 +11,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// WrapBroker injects faults into b, within the publish contract and the order of each partition.
+// WrapBroker returns b with faults. The faults respect the contract of Publish and the order of each
+// partition.
 func WrapBroker(b broker.Broker, f *Faults) broker.Broker {
 	return &faultyBroker{Broker: b, f: f, held: map[string][]*faultyPending{}, over: make(chan struct{})}
 }
@@ -23,11 +24,11 @@ type faultyBroker struct {
 	once sync.Once
 
 	mu   sync.Mutex
-	held map[string][]*faultyPending // unpublished messages by key, until the caller has the result
+	held map[string][]*faultyPending // by key; calls with unpublished messages and no result yet
 }
 
-// Publish publishes msgs without some random ones. A message that was left out blocks its key until Wait
-// has reported it.
+// Publish omits some random messages of msgs. An omitted message blocks its key until Wait has returned its
+// error.
 func (b *faultyBroker) Publish(ctx context.Context, msgs []skald.Message,
 	only ...broker.Topics) broker.Pending {
 	p := &faultyPending{b: b, ctx: ctx,
@@ -38,7 +39,7 @@ func (b *faultyBroker) Publish(ctx context.Context, msgs []skald.Message,
 	kept := b.sift(p, msgs)
 	p.inner = b.Broker.Publish(ctx, kept, only...)
 	if p.gone == nil && b.f.hit(PublishUnknown, b.f.rates.PublishUnknown) {
-		// half of the time all, else from a random message on
+		// In half of the cases all messages get an error, otherwise those from a random index on.
 		p.lie, p.from = true, b.f.number(2)*b.f.number(len(msgs))
 	}
 	return p
@@ -56,7 +57,7 @@ func identities[T any](list []T, of func(*T) *skald.Message) []store.Identity {
 
 func heldKey(m *skald.Message) string { return m.Topic + "\x00" + string(m.Key) }
 
-// sift removes the messages that must not be published.
+// sift returns the messages to publish. It omits those with a blocked key, and those that a fault selects.
 func (b *faultyBroker) sift(p *faultyPending, msgs []skald.Message) []skald.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,7 +87,7 @@ func (b *faultyBroker) isHeld(m *skald.Message) bool {
 	return m.Key != nil && slices.ContainsFunc(b.held[heldKey(m)], (*faultyPending).holds)
 }
 
-// told unblocks the keys of p, because the caller has the result.
+// told unblocks the keys of p, because the caller now has the result.
 func (b *faultyBroker) told(p *faultyPending) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,20 +131,20 @@ func (b *faultyBroker) Close() error {
 	return b.Broker.Close()
 }
 
-// faultyPending is the result of a call in which some messages were not published, or are reported as not
-// published.
+// faultyPending is the result of a Publish in which some messages were not published, or get an error
+// although they were published.
 type faultyPending struct {
 	b     *faultyBroker
 	ctx   context.Context
-	of    []store.Identity // messages of the call
-	inner broker.Pending   // of the messages at the indexes in at, or of all if at is nil
+	of    []store.Identity // identities of the messages of the call
+	inner broker.Pending   // result for the messages with the indexes in at, or for all if at is nil
 	at    []int
-	gone  []int // not published
-	lie   bool  // messages from this index on are reported as not published
+	gone  []int // indexes of messages that were not published
+	lie   bool  // messages from the index from on get an error although they were published
 	from  int
 	dead  error
 
-	known bool // under b.mu: Wait has returned
+	known bool // guarded by b.mu; Wait has returned
 	once  sync.Mutex
 	done  bool
 	err   error
@@ -151,7 +152,7 @@ type faultyPending struct {
 
 func (p *faultyPending) holds() bool { return !p.known && p.ctx.Err() == nil }
 
-// Done is closed when the inner call has a result.
+// Done returns the channel of the inner call.
 func (p *faultyPending) Done() <-chan struct{} {
 	if p.dead != nil {
 		return answered()
@@ -166,7 +167,7 @@ func answered() <-chan struct{} {
 	return done
 }
 
-// Wait returns the result of the call, or the injected fault.
+// Wait returns the result of the call, with the injected faults.
 func (p *faultyPending) Wait(ctx context.Context) error {
 	if p.dead != nil {
 		return p.dead
@@ -178,7 +179,7 @@ func (p *faultyPending) Wait(ctx context.Context) error {
 	}
 	err := p.inner.Wait(ctx)
 	if ctx.Err() != nil && err != nil {
-		return err // there may be no result yet
+		return err // the result may come later
 	}
 	p.done = true
 	if p.err = p.answer(err); p.err == nil {

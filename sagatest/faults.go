@@ -14,8 +14,8 @@ import (
 
 // Rates are the probabilities of faults, per call or delivery, from 0 to 1. The zero value injects nothing.
 type Rates struct {
-	// BeginFails and the fields up to SlowFor are faults of the store.
-	BeginFails    float64 // Begin opens nothing and returns an outage
+	// BeginFails to SlowFor are faults of the store.
+	BeginFails    float64 // Begin opens no transaction and returns an outage
 	CommitFails   float64 // Commit rolls back and returns an outage
 	CommitUnknown float64 // Commit takes effect and returns an outage
 	ApplyUnknown  float64 // Apply, and Rollback with effects instead, take effect and return an outage
@@ -23,8 +23,8 @@ type Rates struct {
 	Slow          float64 // a slow consumer: Begin waits for up to SlowFor
 	SlowFor       time.Duration
 
-	// PublishFails and the fields up to AckUnknown are faults of the broker.
-	PublishFails   float64 // some messages of a call are not published, nor later ones with their keys
+	// PublishFails to AckUnknown are faults of the broker.
+	PublishFails   float64 // some messages of a call, and later ones with their keys, are not published
 	PublishUnknown float64 // a call publishes all messages, but returns an error for some or all
 	ReceiveFails   float64 // Receive returns an outage
 	Repeat         float64 // a delivery is repeated
@@ -35,19 +35,19 @@ type Rates struct {
 	AckLost    float64 // an acknowledgement is not stored
 	AckUnknown float64 // an acknowledgement is stored and returns an outage
 
-	// HandlerFails, HandlerPanics and HandlerGivesUp are faults of handlers that call Faults.FailHandler.
+	// HandlerFails to HandlerGivesUp are faults of handlers that call Faults.FailHandler.
 	HandlerFails   float64 // FailHandler returns an error
 	HandlerPanics  float64 // FailHandler panics
 	HandlerGivesUp float64 // FailHandler returns a skald.Permanent error, which makes a dead letter
 
-	// Die ends the session of a process in the middle of a step: see Session.
+	// Die is the rate at which the session of a process ends in the middle of a step: see Session.
 	Die float64
 }
 
-// None returns rates that inject nothing.
+// None returns rates without faults.
 func None() Rates { return Rates{} }
 
-// Some returns rates of a bad day: each fault happens now and then.
+// Some returns the rates of a bad day in production: each fault happens now and then.
 func Some() Rates {
 	return Rates{
 		BeginFails: 0.005, CommitFails: 0.005, CommitUnknown: 0.01, ApplyUnknown: 0.02, TickUnknown: 0.01,
@@ -83,14 +83,14 @@ func RatesOf(name string) (r Rates, ok bool) {
 	return Rates{}, false
 }
 
-// FaultError is an injected error. The wrapped driver reports it as an outage.
+// FaultError is an injected error. The wrapped store and broker report it as an outage.
 type FaultError struct {
-	Kind string // as in Faults.Counts
+	Kind string // one of the kinds below
 }
 
 func (e *FaultError) Error() string { return "injected fault: " + e.Kind }
 
-// The kinds of faults, as in Faults.Counts.
+// The kinds of faults. Faults.Counts returns a count for each.
 const (
 	BeginFailed    = "begin_failed"
 	CommitFailed   = "commit_failed"
@@ -112,30 +112,30 @@ const (
 	Death          = "process_death"
 )
 
-// Faults select faults by a seed, and count them. The same calls in the same order get the same faults.
-// Faults are safe for concurrent use.
+// Faults selects faults by a seed, and counts them. The same calls in the same order get the same faults.
+// Faults is safe for concurrent use.
 type Faults struct {
 	rates Rates
 	*dice
 
 	tell func(Injection)
 
-	// mortal and the fields below are those of a Session.
+	// mortal and the fields below are used in a Session.
 	mortal bool
 	died   chan struct{}
 	mu     sync.Mutex
-	kill   map[any]func() // called at the end of the session
+	kill   map[any]func() // functions to call at the end of the session
 }
 
-// dice are shared by all sessions.
+// dice has the random numbers and the counts that all sessions share.
 type dice struct {
 	rolling sync.Mutex
 	rng     *rand.Rand
 	counts  map[string]int64
 }
 
-// NewFaults returns faults at the given rates. These faults never end a process; only the faults of a Session
-// do.
+// NewFaults returns faults with the given rates. These faults never end a process. Only the faults of a
+// Session do.
 func NewFaults(seed uint64, rates Rates) *Faults {
 	return &Faults{
 		rates: rates, died: make(chan struct{}), kill: map[any]func(){},
@@ -143,18 +143,18 @@ func NewFaults(seed uint64, rates Rates) *Faults {
 	}
 }
 
-// Session returns the faults for one session of a process. They may end the session in the middle of a
-// step, as Die does. Wrap the store and the broker of a process with its Session:
+// Session returns the faults for one session of a process. They may end the session in the middle of a step,
+// like Die. Wrap the store and the broker of the process with them:
 //
 //	session := faults.Session()
 //	svc := build(sagatest.WrapDriver(db, session), sagatest.WrapBroker(bus, session))
 //	go svc.Run(ctx)
 //	<-session.Died() // cancel ctx, wait for Run to return, and build the next session
 //
-// At its end, the session's subscriptions end uncleanly if they have a Kill method, as those of membroker do.
-// Otherwise they are closed without their acknowledgements. Open transactions are rolled back. All further
-// calls return a *FaultError of kind Death. The session's leases remain until they expire, or until the next
-// session of the same name takes them.
+// At the end of a session, its subscriptions are killed if they have a Kill method, such as those of
+// membroker. Other subscriptions are closed without their acknowledgements. Open transactions are rolled
+// back. All further calls return a *FaultError of the kind Death. The leases of the session remain until they
+// expire, or until the next session with the same name takes them over.
 func (f *Faults) Session() *Faults {
 	return &Faults{rates: f.rates, dice: f.dice, mortal: true, died: make(chan struct{}),
 		kill: map[any]func(){}}
@@ -163,7 +163,7 @@ func (f *Faults) Session() *Faults {
 // Died returns a channel that is closed when this session ends.
 func (f *Faults) Died() <-chan struct{} { return f.died }
 
-// Die ends this session, if it has not ended, and returns the error of all further calls.
+// Die ends this session, if it has not ended yet. It returns the error of all further calls.
 func (f *Faults) Die() error {
 	f.mu.Lock()
 	kill := f.kill
@@ -196,12 +196,12 @@ func (f *Faults) note(kind string) {
 
 // Injection is an injected fault.
 type Injection struct {
-	Kind     string           // as in Counts
+	Kind     string           // one of the kinds of faults
 	Messages []store.Identity // the affected messages
 }
 
-// OnFault sets a function that is called, from any goroutine, at each fault that affects messages. Other
-// faults are only counted. Set it before anything is wrapped, and again for each session.
+// OnFault sets a function that is called at each fault that affects messages, from any goroutine. Other
+// faults are only counted. Set the function before you wrap a store or a broker, and again for each session.
 func (f *Faults) OnFault(to func(Injection)) { f.tell = to }
 
 func (f *Faults) told(kind string, of []store.Identity) {
@@ -210,7 +210,7 @@ func (f *Faults) told(kind string, of []store.Identity) {
 	}
 }
 
-// hit decides by the seed whether a fault happens, and counts the fault.
+// hit decides by a random number whether a fault happens, and counts it.
 func (f *Faults) hit(kind string, rate float64) bool {
 	if rate <= 0 {
 		return false
@@ -224,7 +224,7 @@ func (f *Faults) hit(kind string, rate float64) bool {
 	return true
 }
 
-// strike is like hit, but returns the error for a call about these messages.
+// strike is like hit, but returns the error of a call with these messages, or nil.
 func (f *Faults) strike(kind string, rate float64, of []store.Identity) error {
 	if !f.hit(kind, rate) {
 		return nil
@@ -233,8 +233,8 @@ func (f *Faults) strike(kind string, rate float64, of []store.Identity) error {
 	return &FaultError{Kind: kind}
 }
 
-// FailHandler is for handlers of a Session. It sometimes panics, or returns an error for the handler to
-// return.
+// FailHandler injects faults into handlers of a Session. It sometimes panics, or returns an error that the
+// handler must return.
 func (f *Faults) FailHandler(m skald.Message) error {
 	if !f.mortal {
 		return nil
@@ -243,13 +243,13 @@ func (f *Faults) FailHandler(m skald.Message) error {
 	if f.hit(HandlerPanic, f.rates.HandlerPanics) {
 		f.told(HandlerPanic, of)
 		var nobody *Faults
-		return nobody.alive() // a nil pointer, as in real bugs
+		return nobody.alive() // panics with a nil pointer, like real bugs
 	}
 	if err := f.strike(HandlerGaveUp, f.rates.HandlerGivesUp, of); err != nil {
 		return skald.Permanent(errors.New("injected fault: " + HandlerGaveUp))
 	}
 	if err := f.strike(HandlerFailed, f.rates.HandlerFails, of); err != nil {
-		// the handler's own error, not a *FaultError, which would be an outage
+		// This is an error of the handler. A *FaultError would be an outage.
 		return errors.New("injected fault: " + HandlerFailed)
 	}
 	return nil
@@ -265,7 +265,7 @@ func (f *Faults) duration(most time.Duration) time.Duration {
 	return time.Duration(1 + f.number(int(most)))
 }
 
-// alive returns an error after the end of the session.
+// alive returns an error if the session has ended.
 func (f *Faults) alive() error {
 	select {
 	case <-f.died:
@@ -278,7 +278,7 @@ func (f *Faults) alive() error {
 // live is like alive, but may also end the session.
 func (f *Faults) live() error { return f.liveWith(nil) }
 
-// liveWith is like live, for a call about these messages.
+// liveWith is like live, for a call with these messages.
 func (f *Faults) liveWith(of []store.Identity) error {
 	if err := f.alive(); err != nil {
 		return err
@@ -296,8 +296,8 @@ func (f *Faults) liveWith(of []store.Identity) error {
 	return nil
 }
 
-// diesWith registers k for the end of this session. If the session is over, it calls k at once. It may run at
-// the same time as forget.
+// diesWith registers k to be called at the end of this session. If the session has ended, it calls k
+// immediately. It may run concurrently with forget.
 func (f *Faults) diesWith(what any, k func()) {
 	f.mu.Lock()
 	over := f.kill == nil

@@ -9,12 +9,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// WrapDriver injects faults into d. Transactions of d are used unchanged.
+// WrapDriver returns d with faults. Its transactions are those of d.
 func WrapDriver[TTx any](d store.Driver[TTx], f *Faults) store.Driver[TTx] {
 	return &faultyDriver[TTx]{d: d, f: f}
 }
 
-// faultyDriver embeds nothing, so that a new method of store.Driver does not bypass the faults.
+// faultyDriver does not embed d, so that a new method of store.Driver cannot bypass the faults.
 type faultyDriver[TTx any] struct {
 	d store.Driver[TTx]
 	f *Faults
@@ -41,7 +41,7 @@ func (d *faultyDriver[TTx]) Begin(ctx context.Context, in store.Intake) (store.U
 	return faultyOf(d.f, u, of), nil
 }
 
-// marked returns the messages of an intake.
+// marked returns the identities of the messages of an intake.
 func marked(marks []store.Mark) []store.Identity {
 	of := make([]store.Identity, len(marks))
 	for i := range marks {
@@ -79,7 +79,7 @@ func (d *faultyDriver[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bo
 	return stood, err
 }
 
-// after returns a fault of a call that has taken effect.
+// after returns the fault of a call that has taken effect, or nil.
 func (f *Faults) after(kind string, rate float64, of []store.Identity) error {
 	if err := f.strike(kind, rate, of); err != nil {
 		return err
@@ -303,7 +303,8 @@ func (u *faultyUnit[TTx]) CommitThen(ctx context.Context, next store.Intake,
 	return faultyOf(u.f, then, of), nil
 }
 
-// mayCommit returns a fault before a commit. The transaction is then rolled back.
+// mayCommit returns a fault that happens before a commit, or nil. After a fault the transaction is rolled
+// back.
 func (u *faultyUnit[TTx]) mayCommit(ctx context.Context) error {
 	err := u.f.liveWith(u.of)
 	if err == nil {
@@ -341,7 +342,7 @@ func (u *faultyUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error 
 
 func (u *faultyUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	if err := u.f.liveWith(u.of); err != nil {
-		_, _ = u.u.Rollback(ctx) // its rows are rolled back in any case
+		_, _ = u.u.Rollback(ctx) // roll back in any case
 		return make([]bool, len(instead)), err
 	}
 	stood, err := u.u.Rollback(ctx, instead...)

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// remembered is the number of deliveries of a partition that can be repeated.
+// remembered is the number of deliveries of a partition that a rewind can repeat.
 const remembered = 8
 
 // faultySubscription repeats and delays deliveries, and loses acknowledgements.
@@ -28,9 +28,9 @@ type faultySubscription struct {
 }
 
 type faultyPartition struct {
-	queue []broker.Delivery // fetched, not returned yet
-	given []broker.Delivery // the last returned ones
-	until time.Time         // delayed until then
+	queue []broker.Delivery // fetched, but not returned yet
+	given []broker.Delivery // the last deliveries that were returned
+	until time.Time         // end of the delay
 	acked int64             // the highest acknowledged position, or -1
 }
 
@@ -45,7 +45,7 @@ func newFaultySubscription(inner broker.Subscription, f *Faults, over <-chan str
 	return s
 }
 
-// forward merges the broker's channel and the channel of s.
+// forward merges the Ready channel of the broker into the one of s, which also signals delayed deliveries.
 func (s *faultySubscription) forward(over <-chan struct{}) {
 	in := s.Subscription.Ready()
 	for {
@@ -69,7 +69,7 @@ func (s *faultySubscription) wake() {
 	}
 }
 
-// kill ends the inner subscription as the death of the process would, uncleanly if possible.
+// kill ends the inner subscription at the death of the process, without a Close if possible.
 func (s *faultySubscription) kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,10 +85,10 @@ func (s *faultySubscription) kill() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_ = s.Subscription.Close(ctx) // the process is dead, so the error is lost
+	_ = s.Subscription.Close(ctx) // the process is dead, so no caller gets the error
 }
 
-// gone returns the error after the end.
+// gone returns the error of calls after the end.
 func (s *faultySubscription) gone() error {
 	if err := s.f.alive(); err != nil {
 		return err
@@ -136,7 +136,8 @@ func (s *faultySubscription) partition(name string) *faultyPartition {
 	return l
 }
 
-// fetch queues a delivery of a partition, sometimes twice, or after a repetition of earlier ones.
+// fetch queues a delivery. Faults repeat this delivery, repeat earlier ones before it, or delay the
+// partition.
 func (s *faultySubscription) fetch(d broker.Delivery) {
 	l := s.partition(d.Partition)
 	if len(l.queue) == 0 && len(l.given) > 0 && s.f.hit(Rewound, s.f.rates.Rewind) {
@@ -162,7 +163,8 @@ func delivered(ds []broker.Delivery) []store.Identity {
 	return identities(ds, func(d *broker.Delivery) *skald.Message { return &d.Message })
 }
 
-// give removes deliveries from the queues that are not delayed, up to the given number.
+// give removes deliveries from the queues of partitions that are not delayed, and returns them. Most limits
+// their number.
 func (s *faultySubscription) give(most int) (out []broker.Delivery) {
 	now := time.Now()
 	for _, name := range s.order {
@@ -181,8 +183,8 @@ func (s *faultySubscription) give(most int) (out []broker.Delivery) {
 	return out
 }
 
-// remember stores the last deliveries by position. A repetition always continues to the newest one, as at a
-// broker after a rewind.
+// remember stores the last deliveries, ordered by position. After a rewind, a broker repeats all deliveries
+// up to the newest one, so there are no gaps.
 func (l *faultyPartition) remember(ds []broker.Delivery) {
 	for _, d := range ds {
 		if n := len(l.given); n == 0 || l.given[n-1].Position < d.Position {
@@ -194,7 +196,7 @@ func (l *faultyPartition) remember(ds []broker.Delivery) {
 	}
 }
 
-// Ack forwards acknowledgements that move a partition forward, and drops those of repetitions.
+// Ack forwards acknowledgements that move a partition forward. It drops those of repeated deliveries.
 func (s *faultySubscription) Ack(ctx context.Context, ds []broker.Delivery) error {
 	if err := s.f.live(); err != nil {
 		return err

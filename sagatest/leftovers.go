@@ -10,19 +10,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Leftovers is a set of messages that Drain may leave. Join several with |.
+// Leftovers is a set of kinds of messages that Drain may leave. Join several with |.
 type Leftovers uint8
 
-// The kinds of messages that may be left.
+// Kinds of messages.
 const (
-	Parked      Leftovers = 1 << iota // messages that failed, wait for a retry, or wait for such a message
+	Parked      Leftovers = 1 << iota // messages that wait for a retry, or for another message of their key
 	Dead                              // dead letters
 	Quarantined                       // messages in quarantine that were not admitted
 	// Rows are outbox rows that no relay of the test published, or that the broker refused.
 	Rows
 )
 
-// mostNamed limits the messages that an error names.
+// mostNamed limits the messages that an error lists.
 const mostNamed = 3
 
 // backlogger is a Stepper that reports the backlog of its database, as relays and inboxes do.
@@ -30,12 +30,12 @@ type backlogger interface {
 	Backlog(ctx context.Context) (store.Backlog, error)
 }
 
-// keeper is a Stepper that stores messages which did not take effect, as inboxes do.
+// keeper is a Stepper that stores messages that did not take effect, as inboxes do.
 type keeper interface {
 	Stored(ctx context.Context, limit int) ([]store.Parked, error)
 }
 
-// leftBy returns an error about messages that are left, except those of the kinds in may.
+// leftBy returns an error about messages that are left, or nil. It ignores the kinds in may.
 func leftBy(ctx context.Context, may Leftovers, steppers []skald.Stepper) error {
 	var found []string
 	for _, s := range steppers {
@@ -57,7 +57,7 @@ func leftBy(ctx context.Context, may Leftovers, steppers []skald.Stepper) error 
 		}
 		for _, text := range one {
 			if !slices.Contains(found, text) {
-				// a relay and an inbox of one database report the same rows
+				// A relay and an inbox on one database report the same rows.
 				found = append(found, text)
 			}
 		}
@@ -91,7 +91,7 @@ func leftOf(b store.Backlog, may Leftovers) (found []string) {
 	return found
 }
 
-// namedOf describes messages, each with the first line of its last error.
+// namedOf returns a text about each message, with the first line of its last error.
 func namedOf(ps []store.Parked, may Leftovers) (found []string) {
 	for i := range ps {
 		p, kind := &ps[i], Parked

@@ -11,17 +11,17 @@ import (
 )
 
 var (
-	// ErrCrashed is the error of all calls of a process after its death. It is an outage.
+	// ErrCrashed is the error of all calls of a process after its crash. Drivers report it as an outage.
 	ErrCrashed = errors.New("sagatest: the process has crashed")
-	// ErrInjected is the error of an I/O that took effect. It is an outage.
+	// ErrInjected is the error of an I/O that took effect. Drivers report it as an outage.
 	ErrInjected = errors.New("sagatest: injected: no answer came")
 )
 
-// Process is a process of a World. It has a new session after each crash.
+// Process is a process of a World. After each crash it has a new session.
 type Process struct {
 	Name string
-	// Down is how long the process is down after a crash, by the world's clock. Default: until its next
-	// turn.
+	// Down is the time for which the process is down after a crash, by the world's clock. Default: until its
+	// next turn.
 	Down time.Duration
 
 	w        *World
@@ -29,27 +29,27 @@ type Process struct {
 	steppers []skald.Stepper
 	dead     bool
 	back     time.Time
-	open     map[any]func() // closed at the end of the process: transactions, subscriptions, sessions
+	open     map[any]func() // functions that end open transactions, subscriptions and sessions
 	order    []any
-	err      error // of the last turn
-	last     int   // the index of the current I/O, which may be part of another
+	err      error // error of the last turn
+	last     int   // index of the current I/O, which may be within another I/O
 
 	paused bool
-	yield  func(struct{}) bool // in a turn that may pause
+	yield  func(struct{}) bool // set in a turn that may pause
 	resume func() (struct{}, bool)
 	stop   func()
 	busy   bool
 }
 
-// Step adds steppers. Each turn of this session steps them, in this order.
+// Step adds steppers to this session. Each turn steps them in this order.
 func (p *Process) Step(steppers ...skald.Stepper) { p.steppers = append(p.steppers, steppers...) }
 
-// OnCrash adds a function that runs at a crash of this session. It should close open resources as the
-// operating system would.
+// OnCrash adds a function that runs when this session crashes. It must close open resources, as the operating
+// system would.
 func (p *Process) OnCrash(f func()) { p.opened(new(int), f) }
 
-// IO performs another I/O, such as the commit of a transaction or a request. The explorer lets the process
-// crash before and after this I/O, as for calls of stores and brokers.
+// IO performs other I/O, such as the commit of a transaction or a request. Explore injects faults at this
+// I/O, as it does at calls of stores and brokers.
 func (p *Process) IO(act string, do func() error) error {
 	return p.io(call{act: act, effect: true}, do)
 }
@@ -61,12 +61,12 @@ func (p *Process) opened(what any, end func()) {
 
 func (p *Process) closed(what any) { delete(p.open, what) }
 
-// call is one I/O, for the trace.
+// call describes one I/O.
 type call struct {
 	act    string
 	note   func() string
 	effect bool
-	parts  int  // number of parts
+	parts  int  // number of messages or effects
 	keyed  bool // the parts are messages
 }
 
@@ -83,7 +83,7 @@ func (p *Process) io(c call, do func() error) error {
 		p.crash()
 		return ErrCrashed
 	case CrashAfter:
-		_ = do() // the process is dead, so its answer is lost
+		_ = do() // the process dies before it gets the result
 		p.crash()
 		return ErrCrashed
 	case ErrorAfter, PartFirst, PartLast:
@@ -103,10 +103,10 @@ func (p *Process) io(c call, do func() error) error {
 	return do()
 }
 
-// next returns the fault for the next I/O.
+// next returns the fault for the next I/O, or "".
 func (p *Process) next() Mode { return p.w.plan.at(len(p.w.log) + 1) }
 
-// count numbers an I/O and returns its fault.
+// count adds an I/O to the log, and returns its fault.
 func (p *Process) count(c call) Mode {
 	w := p.w
 	e := event{turn: w.turns, effect: c.effect, first: c.parts > 1, last: c.parts > 1 && c.keyed}
@@ -127,7 +127,7 @@ func (p *Process) count(c call) Mode {
 	return mode
 }
 
-// had records the result of the current I/O in the log.
+// had adds the result of the current I/O to the log.
 func (p *Process) had(effect bool, note string, of ...any) {
 	e := &p.w.log[p.last]
 	e.effect = effect
@@ -136,7 +136,7 @@ func (p *Process) had(effect bool, note string, of ...any) {
 	}
 }
 
-// crash ends this session. It closes open resources as kill -9 would, the latest first.
+// crash ends this session. It closes open resources as kill -9 would, and begins with the latest.
 func (p *Process) crash() {
 	p.dead, p.back = true, p.w.now.Add(p.Down)
 	for i := len(p.order) - 1; i >= 0; i-- {
@@ -148,7 +148,7 @@ func (p *Process) crash() {
 	p.order, p.steppers = nil, nil
 }
 
-// end ends the run of the process.
+// end ends the process at the end of the run.
 func (p *Process) end() {
 	if p.stop != nil {
 		p.stop()
@@ -159,7 +159,7 @@ func (p *Process) end() {
 	}
 }
 
-// turn steps each stepper once. It begins a session if there is none.
+// turn steps each stepper once. It first starts a session if there is none.
 func (p *Process) turn() (busy bool) {
 	if p.paused {
 		return false

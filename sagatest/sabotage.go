@@ -10,11 +10,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// The sabotages each remove one safeguard, so that an auditor, a test or a reader can see its purpose.
+// Each function in this file removes one safeguard, to show its purpose to auditors, tests and readers.
 
 // NoMark returns d without marks and steps. A consumer then does not detect which messages it has handled,
-// nor which steps took effect, and it undoes every step. It still detects messages that are parked or dead
-// letters.
+// nor which steps took effect, so it undoes all steps. It still detects parked messages and dead letters.
 func NoMark[TTx any](d store.Driver[TTx]) store.Driver[TTx] { return &unmarked[TTx]{d} }
 
 type unmarked[TTx any] struct{ store.Driver[TTx] }
@@ -41,8 +40,8 @@ func (d *unmarked[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[
 	return &unmarkedUnit[TTx]{u, found, steps}, nil
 }
 
-// kept returns the verdicts on arriving messages, without marks. It locks nothing, so another process may
-// park a message a moment later.
+// kept returns the verdicts on arriving messages without marks. It locks no rows, so another process may park
+// a message immediately afterwards.
 func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.Verdict, error) {
 	found := make([]store.Verdict, len(marks))
 	for i, m := range marks {
@@ -67,7 +66,7 @@ func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.V
 	return found, nil
 }
 
-// before returns Behind if earlier messages with the key block it, else Fresh.
+// before returns Behind if earlier messages with the same key block it, or else Fresh.
 func (d *unmarked[TTx]) before(ctx context.Context, m store.Mark) (store.Outcome, error) {
 	list, err := store.ListParked(ctx, d, store.ParkedQuery{Consumer: m.Consumer, Key: m.Key, Bare: true,
 		Limit: 100})
@@ -113,7 +112,7 @@ func (u *unmarkedUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effec
 
 func dropMark(e *store.Effect) { e.Mark, e.Step = nil, nil }
 
-// without returns a copy of es, with each effect changed by drop.
+// without returns a copy of es in which drop has changed each effect.
 func without(es []store.Effect, drop func(*store.Effect)) []store.Effect {
 	es = slices.Clone(es)
 	for i := range es {
@@ -122,9 +121,9 @@ func without(es []store.Effect, drop func(*store.Effect)) []store.Effect {
 	return es
 }
 
-// AckFirst returns b with acknowledgements before handling, as a consumer with auto-commit does. If the
-// process dies, the messages in progress are lost. The positions in the database are ignored, because they
-// would bring those messages back.
+// AckFirst returns b with acknowledgements before handling, like a consumer with auto-commit. If the process
+// dies, messages in progress are lost. The consumer ignores the positions in the database, because they would
+// bring these messages back.
 func AckFirst(b broker.Broker) broker.Broker { return hasty{b} }
 
 type hasty struct{ broker.Broker }
@@ -143,7 +142,7 @@ type hastySubscription struct{ broker.Subscription }
 func (s hastySubscription) Receive(ctx context.Context, most int) (broker.Batch, error) {
 	b, err := s.Subscription.Receive(ctx, most)
 	if err == nil && len(b.Deliveries) > 0 {
-		_ = s.Subscription.Ack(ctx, b.Deliveries) // the error is ignored, as usual in such code
+		_ = s.Subscription.Ack(ctx, b.Deliveries) // such code usually ignores the error
 	}
 	return b, err
 }
@@ -151,9 +150,9 @@ func (s hastySubscription) Receive(ctx context.Context, most int) (broker.Batch,
 func (s hastySubscription) Ack(context.Context, []broker.Delivery) error { return nil }
 
 // DualWrite returns d without an outbox, as most services are written. It publishes a handler's messages
-// after the commit, and those of a caller's own transaction when they are written. Failed publishes are
-// ignored. Source is the source of the messages, which the database would set otherwise. A crash before a
-// publish loses messages, and messages of a rolled back transaction are published.
+// after the commit, and messages in a caller's own transaction when they are written. It ignores failed
+// publishes. Source is the source of the messages, which the database would set otherwise. A crash before a
+// publish loses messages. Messages of a transaction that is rolled back are published.
 func DualWrite[TTx any](d store.Driver[TTx], bus broker.Publisher, source string) store.Driver[TTx] {
 	return &dual[TTx]{Driver: d, bus: bus, source: source, units: map[any]*dualUnit[TTx]{}}
 }
@@ -223,7 +222,7 @@ func (d *dual[TTx]) publish(ctx context.Context, ms []skald.Message) {
 	for i := range ms {
 		ms[i].Source = d.source
 	}
-	_ = d.bus.Publish(ctx, ms).Wait(ctx) // "log it and go on": the transaction is committed already
+	_ = d.bus.Publish(ctx, ms).Wait(ctx) // the error is ignored: the transaction is committed already
 }
 
 type dualUnit[TTx any] struct {

@@ -15,13 +15,13 @@ const (
 	CrashBefore Mode = "crash-before" // the process dies, and the I/O does not happen
 	CrashAfter  Mode = "crash-after"  // the process dies after the I/O took effect
 	ErrorAfter  Mode = "error-after"  // the I/O took effect, but returns an outage
-	// PartFirst means that the first half of a publish or an apply took effect, and the call returns an
+	// PartFirst means that the first half of a publish or an apply takes effect, and the call returns an
 	// outage.
 	PartFirst Mode = "part-first"
-	// PartLast means that a publish stores all but the messages with the first one's key, and returns
-	// correct errors.
+	// PartLast means that a publish stores all messages except those with the key of the first message, and
+	// returns correct errors.
 	PartLast Mode = "part-last"
-	// Pause means that the process waits before the I/O until all others are idle.
+	// Pause means that the process waits before the I/O until all other processes are idle.
 	Pause Mode = "pause"
 )
 
@@ -38,7 +38,8 @@ type Fault struct {
 // Schedule is the list of faults of a run.
 type Schedule []Fault
 
-// String returns the form that ParseSchedule parses: "crash-after@17,crash-before@40".
+// String returns the schedule as text, such as "crash-after@17,crash-before@40". ParseSchedule parses this
+// text.
 func (s Schedule) String() string {
 	parts := make([]string, len(s))
 	for i, f := range s {
@@ -47,7 +48,7 @@ func (s Schedule) String() string {
 	return strings.Join(parts, ",")
 }
 
-// ParseSchedule parses a schedule in the form of String. "" and "none" mean no fault.
+// ParseSchedule parses the text of a schedule, as String returns it. "" and "none" mean no fault.
 func ParseSchedule(text string) (s Schedule, err error) { return parseSchedule(text, modes()) }
 
 func parseSchedule(text string, modes []Mode) (s Schedule, err error) {

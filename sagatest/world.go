@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// World is one run: databases, a broker, processes that perform I/O on these, and a clock that only the run
-// moves. A build function sets up the world. One thread runs everything in it.
+// World is one run of Explore. It has databases, a broker, processes that perform I/O on these, and a clock
+// that only the run moves. A build function sets up the world. One thread runs everything in it.
 type World struct {
 	now       time.Time
 	ids       uint64
@@ -29,20 +29,20 @@ type check struct {
 	run  func() error
 }
 
-// event is one I/O.
+// event is one I/O in the log.
 type event struct {
-	turn        int  // the number of the turn
-	effect      bool // it changed something outside the process
-	first, last bool // it has parts, so PartFirst and PartLast apply
+	turn        int  // number of the turn
+	effect      bool // the I/O changed something outside the process
+	first, last bool // PartFirst or PartLast can be injected
 	text        string
 }
 
 const (
-	round     = time.Millisecond       // step of the clock while there is work
-	slowRound = 100 * time.Millisecond // while a process is paused
-	idle      = time.Second            // and while there is no work
+	round     = time.Millisecond       // time of a round with work
+	slowRound = 100 * time.Millisecond // time of a round in which a process is paused
+	idle      = time.Second            // time of a round without work
 	mostRound = 10_000
-	mostPause = 100 // rounds until a paused process continues, even if the others are not idle
+	mostPause = 100 // rounds after which a paused process continues, even if the others are not idle
 )
 
 // Now returns the time of the world's clock. Use it as Now of databases, outboxes, relays and inboxes.
@@ -55,9 +55,9 @@ func (w *World) NewID(now time.Time) string {
 	return fmt.Sprintf("%08x-%04x-7000-8000-%012x", ms>>16, ms&0xffff, w.ids)
 }
 
-// Process adds a process. For each of its sessions, build makes the components again, over stores and
-// brokers that CrashDriver and CrashBroker have wrapped, and passes them to p.Step. An error of build is a
-// failed start, which is retried.
+// Process adds a process. It calls build for each session of the process. Build must make the components
+// again, over stores and brokers that CrashDriver and CrashBroker wrap, and pass them to p.Step. If build
+// returns an error, the start has failed, and is retried.
 func (w *World) Process(name string, build func(p *Process) error) *Process {
 	p := &Process{w: w, Name: name, build: build, dead: true, open: map[any]func(){}}
 	w.processes = append(w.processes, p)
@@ -69,7 +69,7 @@ func (w *World) Always(name string, holds func() error) {
 	w.always = append(w.always, check{name, holds})
 }
 
-// Finally adds an invariant that must hold once the world is idle.
+// Finally adds an invariant that must hold when the world is idle.
 func (w *World) Finally(name string, holds func() error) {
 	w.finally = append(w.finally, check{name, holds})
 }
@@ -77,7 +77,7 @@ func (w *World) Finally(name string, holds func() error) {
 // Cleanup adds a function to be called at the end of the run.
 func (w *World) Cleanup(f func()) { w.cleanup = append(w.cleanup, f) }
 
-// run lets the processes take turns until all were idle for the duration rest, and then checks.
+// run gives the processes turns until all were idle for the duration rest. Then it checks the invariants.
 func (w *World) run(rest time.Duration) {
 	quiet, paused := time.Duration(0), 0
 	for n := 0; quiet <= rest && len(w.broken) == 0; n++ {
@@ -109,7 +109,7 @@ func (w *World) run(rest time.Duration) {
 	}
 }
 
-// round gives each process a turn. The result troubled reports that a process is down, or had an error.
+// round gives each process a turn. It returns troubled=true if a process is down, or had an error.
 func (w *World) round() (busy, troubled bool) {
 	for _, p := range w.processes {
 		w.turns++
