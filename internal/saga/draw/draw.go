@@ -1,5 +1,5 @@
-// Package draw shows a graph, and the progress of a saga in it, as text, as Mermaid and as SVG. All three
-// have the same content.
+// Package draw shows the definition of a saga, and the progress of one saga, as text, as Mermaid and as SVG.
+// All three have the same content.
 package draw
 
 import (
@@ -14,14 +14,14 @@ import (
 
 // Mark is the progress of a step.
 type Mark struct {
-	Text  string // "done", "2 of 3 done, 1 stuck"
+	Text  string // such as "done" or "2 of 3 done, 1 stuck"
 	Class Class
 }
 
 // Class determines the colour of a step.
 type Class string
 
-// The classes.
+// The classes of steps.
 const (
 	None   Class = ""
 	Done   Class = "done"
@@ -31,7 +31,7 @@ const (
 	Undone Class = "undone"
 )
 
-// Marks returns the progress of a saga's steps, by name.
+// Marks returns the progress of a saga's steps, by the names of the steps.
 func Marks(s plan.State) map[string]Mark {
 	out, counts := map[string]Mark{}, map[string]map[string]int{}
 	for _, r := range s.Runs {
@@ -83,7 +83,7 @@ func classOf(r plan.Run) Class {
 	return Active
 }
 
-// worse returns the more urgent of two classes.
+// worse returns the class that a step with several runs gets: the more urgent one.
 func worse(a, b Class) Class {
 	order := []Class{None, Undone, Done, Active, Failed, Stuck}
 	if slices.Index(order, a) > slices.Index(order, b) {
@@ -92,7 +92,7 @@ func worse(a, b Class) Class {
 	return b
 }
 
-// words returns the properties of a step, without its name.
+// words returns the kind and the options of a step, for its second line.
 func words(s plan.Step) (out []string) {
 	if out = append(out, string(s.Kind)); s.Signal != "" {
 		out = append(out, "for "+s.Signal)
@@ -112,7 +112,7 @@ func words(s plan.Step) (out []string) {
 	return out
 }
 
-// Text returns a table with a line for each step. Marks may be nil.
+// Text returns a table with a line for each step. Marks may be nil if there is no saga.
 func Text(g plan.Graph, marks map[string]Mark) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "saga %s", g.Name)
@@ -132,7 +132,7 @@ func Text(g plan.Graph, marks map[string]Mark) string {
 		fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s\n", i+1, line(s.Name), line(strings.Join(words(s), ", ")),
 			line(after), marks[s.Name].Text)
 	}
-	_ = t.Flush() // into memory
+	_ = t.Flush() // writes to memory, so it cannot fail
 	var out strings.Builder
 	for l := range strings.Lines(b.String()) {
 		out.WriteString(strings.TrimRight(l, " \n") + "\n")
@@ -140,7 +140,7 @@ func Text(g plan.Graph, marks map[string]Mark) string {
 	return out.String()
 }
 
-// line replaces control characters, so that a name stays in one line of a terminal.
+// line replaces control characters, so that a name cannot break a line of a terminal.
 func line(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -150,7 +150,7 @@ func line(s string) string {
 	}, s)
 }
 
-// Mermaid returns a flow chart. Marks may be nil.
+// Mermaid returns a flow chart. Marks may be nil if there is no saga.
 func Mermaid(g plan.Graph, marks map[string]Mark) string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")

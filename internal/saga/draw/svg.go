@@ -11,30 +11,30 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// The sizes of the picture, in pixels.
+// Sizes in the picture, in pixels.
 const (
-	high     = 58 // of a box
-	gapX     = 46
-	gapY     = 22
-	gapDown  = 28 // between the rows of a tall picture
-	margin   = 16
-	perRune  = 9 // bold, in the widest of the usual fonts
-	perSmall = 7
-	beside   = 8 // on each side of a text
-	narrow   = 96
-	wide     = 260
+	boxHeight = 58 // height of a box
+	gapX      = 46
+	gapY      = 22
+	gapDown   = 28 // distance of the rows in a tall picture
+	margin    = 16
+	perRune   = 9 // width of a bold letter, in the widest usual font
+	perSmall  = 7
+	padding   = 8 // padding on each side of a text
+	minWidth  = 96
+	maxWidth  = 260
 )
 
-// SVG returns a picture from left to right. Each step is in the column after the last step that it waits
-// for. The picture has no script, font or link, and names the saga and its steps for screen readers. Marks
-// may be nil.
+// SVG returns a picture from left to right. Each step is in the column after the last step that it waits for.
+// The picture contains no script, font or link. It names the saga and its steps for screen readers. Marks may
+// be nil if there is no saga.
 func SVG(g plan.Graph, marks map[string]Mark) string {
 	boxes, width, height := layout(g)
 	return picture(g, marks, boxes, width, height, false)
 }
 
-// TallSVG is like SVG, but from top to bottom, for a narrow screen. A page may contain both: their classes
-// are broad and tall.
+// TallSVG is like SVG, but goes from top to bottom, for a narrow screen. A page may contain both pictures,
+// which have the CSS classes broad and tall.
 func TallSVG(g plan.Graph, marks map[string]Mark) string {
 	boxes, width, height := turn(layout(g))
 	return picture(g, marks, boxes, width, height, true)
@@ -43,7 +43,7 @@ func TallSVG(g plan.Graph, marks map[string]Mark) string {
 func picture(g plan.Graph, marks map[string]Mark, boxes []box, width, height int, tall bool) string {
 	class, arrow := "broad", "a"
 	if tall {
-		class, arrow = "tall", "t" // an arrow defined in a hidden picture is not drawn
+		class, arrow = "tall", "t" // an id of its own: browsers do not draw an arrow of a hidden picture
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b,
@@ -56,10 +56,10 @@ func picture(g plan.Graph, marks map[string]Mark, boxes []box, width, height int
 		for _, a := range s.After {
 			from := boxes[slices.IndexFunc(g.Steps, func(s plan.Step) bool { return s.Name == a })]
 			to := boxes[i]
-			x1, y1, x2, y2 := from.x+from.w, from.y+high/2, to.x, to.y+high/2
+			x1, y1, x2, y2 := from.x+from.w, from.y+boxHeight/2, to.x, to.y+boxHeight/2
 			bendX, bendY := gapX/2, 0
 			if tall {
-				x1, y1, x2, y2 = from.x+from.w/2, from.y+high, to.x+to.w/2, to.y
+				x1, y1, x2, y2 = from.x+from.w/2, from.y+boxHeight, to.x+to.w/2, to.y
 				bendX, bendY = 0, gapDown/2
 			}
 			fmt.Fprintf(&b,
@@ -84,7 +84,7 @@ func draw(b *strings.Builder, at box, s plan.Step, m Mark) {
 	title := strings.TrimSuffix(s.Name+": "+properties+", "+m.Text, ", ")
 	fmt.Fprintf(b,
 		`<g><title>%s</title><rect x="%d" y="%d" width="%d" height="%d" rx="6" fill="%s" stroke="%s" stroke-width="%d"/>`,
-		html.EscapeString(line(title)), at.x, at.y, at.w, high, fill, stroke, weight)
+		html.EscapeString(line(title)), at.x, at.y, at.w, boxHeight, fill, stroke, weight)
 	for n, text := range []string{s.Name, properties, m.Text} {
 		if text == "" {
 			continue
@@ -100,9 +100,9 @@ func draw(b *strings.Builder, at box, s plan.Step, m Mark) {
 	b.WriteString("</g>\n")
 }
 
-// short cuts a text that does not fit; n is its line in the box. The first line is bold.
+// short returns s, cut to the width of the box. The first line has n=0, and is bold.
 func short(s string, width, n int) string {
-	most := (width - beside) / perRune
+	most := (width - padding) / perRune
 	if n > 0 {
 		most = width / perSmall
 	}
@@ -114,14 +114,15 @@ func short(s string, width, n int) string {
 
 type box struct{ x, y, w int }
 
-// layout places the steps: the column by the longest path from the start, the row near the predecessors.
+// layout returns the positions of the steps and the size of the picture. The column of a step depends on the
+// longest path from the start. Its row is near the rows of its predecessors.
 func layout(g plan.Graph) (boxes []box, width, height int) {
 	at := map[string]int{}
 	for i, s := range g.Steps {
 		at[s.Name] = i
 	}
 	column := make([]int, len(g.Steps))
-	for range g.Steps { // the longest possible path; a graph without faults has no cycle
+	for range g.Steps { // as often as the longest possible path; there are no cycles
 		for i, s := range g.Steps {
 			for _, a := range s.After {
 				column[i] = max(column[i], column[at[a]]+1)
@@ -137,17 +138,17 @@ func layout(g plan.Graph) (boxes []box, width, height int) {
 	for _, steps := range columns {
 		slices.SortStableFunc(steps,
 			func(a, b int) int { return level(g, boxes, at, a) - level(g, boxes, at, b) })
-		w, y := narrow, margin
+		w, y := minWidth, margin
 		for _, i := range steps {
 			for _, text := range append(words(g.Steps[i]), g.Steps[i].Name,
 				strings.Join(words(g.Steps[i]), ", ")) {
-				w = min(wide, max(w, perRune*utf8.RuneCountInString(text)+2*beside))
+				w = min(maxWidth, max(w, perRune*utf8.RuneCountInString(text)+2*padding))
 			}
 		}
 		for _, i := range steps {
 			y = max(y, level(g, boxes, at, i))
 			boxes[i] = box{x, y, w}
-			y += high + gapY
+			y += boxHeight + gapY
 			height = max(height, y-gapY+margin)
 		}
 		x += w + gapX
@@ -155,14 +156,14 @@ func layout(g plan.Graph) (boxes []box, width, height int) {
 	return boxes, x - gapX + margin, height
 }
 
-// turn makes each column of a layout a centred row.
+// turn returns a layout in which each column is a centred row.
 func turn(boxes []box, _, _ int) (turned []box, width, height int) {
-	columns := map[int][]int{} // boxes by x
+	columns := map[int][]int{} // indexes of boxes, by x
 	for i, b := range boxes {
 		columns[b.x] = append(columns[b.x], i)
 	}
 	turned = make([]box, len(boxes))
-	ends := map[int]int{} // by column: the end of its row
+	ends := map[int]int{} // by x; the end of the row
 	for x, column := range columns {
 		slices.SortFunc(column, func(a, b int) int { return boxes[a].y - boxes[b].y })
 		ends[x] = margin
@@ -178,12 +179,12 @@ func turn(boxes []box, _, _ int) (turned []box, width, height int) {
 			turned[i].x += (width - (ends[x] - gapY + margin)) / 2
 			turned[i].y = y
 		}
-		y += high + gapDown
+		y += boxHeight + gapDown
 	}
 	return turned, width, y - gapDown + margin
 }
 
-// level returns the mean height of the predecessors of a step.
+// level returns the mean y of the predecessors of a step.
 func level(g plan.Graph, boxes []box, at map[string]int, i int) int {
 	sum := 0
 	for _, a := range g.Steps[i].After {
