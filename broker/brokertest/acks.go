@@ -13,7 +13,7 @@ func testAckPrefix(t *testing.T, s *suite) {
 	publish(t, b, numbered(topic, "k", 0, 10)...)
 	one := s.join(t, b, "g", topic)
 	ds := one.take(t, 10)
-	one.ack(t, ds[3]) // and all before it
+	one.ack(t, ds[3]) // also acknowledges all earlier deliveries
 	one.close(t)
 	two := s.join(t, b, "g", topic)
 	got := two.take(t, 6)
@@ -29,7 +29,7 @@ func testAckPrefix(t *testing.T, s *suite) {
 	}
 }
 
-// testAckInterleaved: one Ack with alternating deliveries of two partitions acknowledges both.
+// testAckInterleaved acknowledges alternating deliveries of two partitions with one Ack.
 func testAckInterleaved(t *testing.T, s *suite) {
 	b := s.open(t)
 	x, y := s.topic(t, b, "x", 1), s.topic(t, b, "y", 1)
@@ -70,7 +70,7 @@ func testAckLost(t *testing.T, s *suite) {
 	if !one.lost[0].Clean {
 		t.Errorf("partition %s moved to a new member, yet was lost uncleanly", moved)
 	}
-	one.ack(t, ds...) // those of the lost partition are ignored
+	one.ack(t, ds...) // Ack ignores the deliveries of the lost partition
 	one.close(t)
 	two.close(t)
 	three := s.join(t, b, "g", topic)
@@ -122,7 +122,7 @@ func testPause(t *testing.T, s *suite) {
 	}
 }
 
-// testPauseEnds: a regained partition delivers, even if the member had paused it before it was lost.
+// testPauseEnds checks that a regained partition delivers, even if the member paused it before it was lost.
 func testPauseEnds(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "t", 2)

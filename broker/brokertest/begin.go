@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// start is a row of the table "Where a consumer begins" in docs/dev/design.md. It has the database's answer,
-// the broker's state of the group, and the first of ten messages that is delivered.
+// start is a row of the table "Where a consumer begins" in docs/dev/design.md. It has the state of the group
+// in the database and at the broker, and the first of ten messages that is delivered.
 type start struct {
 	group string // broker's state: "nothing", "other" topic, "own" with six of ten acknowledged
 	known bool
@@ -19,7 +19,7 @@ type start struct {
 	again int64
 }
 
-// testBegin tests the rows of that table, for a broker that can rewind. The driver's own tests cover
+// testBegin tests the rows of that table, for a broker that can rewind. The tests of the drivers cover
 // positions that other clients stored.
 func testBegin(t *testing.T, s *suite) {
 	if s.Forward {

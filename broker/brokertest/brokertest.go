@@ -1,4 +1,5 @@
-// Package brokertest is the test suite for drivers of package broker:
+// Package brokertest has the tests that every driver of package broker must pass. Call Run in a test of the
+// driver:
 //
 //	func TestBroker(t *testing.T) {
 //		brokertest.Run(t, func(t *testing.T) brokertest.Harness { … })
@@ -22,62 +23,64 @@ import (
 // Broker is the interface under test.
 type Broker = broker.Broker
 
-// Harness gives one test access to a broker.
+// Harness gives a test access to a broker.
 type Harness struct {
-	// Open creates another client of the broker; the suite closes it.
+	// Open creates another client of the broker. The suite closes it.
 	Open func(t *testing.T) Broker
-	// Lasting creates a client whose silent members stay alive for longer than a test waits (four minutes),
-	// so that a hand-over that waits for their session to end fails. It waits as long for the broker's
-	// answers, so that a slow machine causes no outage. Nil: Open is used.
+	// Lasting creates a client for tests that must not depend on the session timeout. Its members stay in
+	// their group for four minutes without a heartbeat, longer than a test waits. It waits as long for the
+	// broker's answers, so that a slow machine causes no outage. Nil means that Open is used.
 	Lasting func(t *testing.T) Broker
-	// Frugal creates a client whose members prefetch about Holds messages. Held returns the number that a
-	// member has prefetched. Nil: the driver does not prefetch.
+	// Frugal creates a client whose members prefetch about Holds messages. Held returns the number of
+	// messages that a member has prefetched. Nil means that the driver does not prefetch.
 	Frugal         func(t *testing.T) Broker
 	Unacknowledged func(s broker.Subscription) int
-	// Limit makes the broker refuse messages of topic above that many bytes.
+	// Limit makes the broker refuse messages of topic that are larger than a number of bytes.
 	Limit func(t *testing.T, topic string, bytes int)
-	// Keep sets the retention of topic. Nil: the driver does not support Keeps.
+	// Keep sets the retention of topic. Nil means that the driver does not support Keeps.
 	Keep func(t *testing.T, topic string, d time.Duration)
-	// Purge removes the first n messages of topic, as retention would. Nil: messages are never removed
-	// before they are read.
+	// Purge removes the first n messages of topic, as retention would. Nil means that the broker never
+	// removes unread messages.
 	Purge func(t *testing.T, topic string, n int)
-	// Fill makes topic full, or nearly full, until drain is called and its messages are acknowledged. Nil:
-	// topics of this broker are never full.
+	// Fill makes topic full, or nearly full, until drain is called and its messages are acknowledged. Nil
+	// means that topics of this broker are never full.
 	Fill func(t *testing.T, topic string) (drain func())
-	// Disturb makes some publishes fail, partly after they took effect, until stop. Nil: the broker cannot
-	// be disturbed.
+	// Disturb makes some publishes fail until stop is called. Some of these messages are stored although the
+	// publish fails. Nil means that the broker cannot be disturbed.
 	Disturb func(t *testing.T) (stop func())
-	// Foreign writes a record as a producer without Skald would. Nil: the driver has no wire format.
+	// Foreign writes a record as a producer without Skald would. Nil means that the driver has no wire
+	// format.
 	Foreign func(t *testing.T, topic string, r Record)
-	// Mapped creates a client with this envelope. Nil: the driver has no wire format.
+	// Mapped creates a client with this envelope. Nil means that the driver has no wire format.
 	Mapped func(t *testing.T, e *broker.Envelope) Broker
-	// Prefix starts the names of CloudEvents attributes on the wire. Default "ce_".
+	// Prefix is the beginning of the names of CloudEvents attributes in headers. Default "ce_".
 	Prefix string
-	// ByName is true if the wire format does not keep the order of headers with different names: they
+	// ByName is true if the wire format does not keep the order of headers with different names. They then
 	// arrive sorted by name.
 	ByName bool
 	// LastHeader is true if the wire format keeps only the last header of each name.
 	LastHeader bool
-	// Kill ends a member as a crash would: it stores nothing and hands nothing over. Nil: members cannot be
-	// killed.
+	// Kill ends a member as a crash would: the member stores nothing and does not release its partitions. Nil
+	// means that members cannot be killed.
 	Kill func(t *testing.T, s broker.Subscription)
-	// Remove deletes a topic. Nil: the broker may accept messages for a topic that was just recreated under
-	// its old id.
+	// Remove deletes a topic. Nil means that the broker may accept messages under the old id of a topic that
+	// was recreated.
 	Remove func(t *testing.T, topic string)
-	// Drop deletes a topic; messages that are published to it meanwhile may be lost. Default: Remove.
+	// Drop deletes a topic. Messages that are published meanwhile may be lost. Default: Remove.
 	Drop func(t *testing.T, topic string)
-	// Counts is true if the broker counts deliveries, so that Attempt is above 0 for a redelivered message.
+	// Counts is true if the broker counts deliveries, so that Attempt is above 0 for a message that is
+	// delivered again.
 	Counts bool
-	// Forward is true if the broker cannot rewind. A group then begins with messages that are published
-	// after it joined for the first time; messages for no group are refused; positions are valid only for
-	// one owner of a partition.
+	// Forward is true if the broker cannot rewind. Then a group receives only messages that are published
+	// after its first member joined. The driver refuses messages that no group would receive. Positions are
+	// valid only for one owner of a partition.
 	Forward bool
-	// Capabilities returns the driver's capabilities. Nil: it declares none.
+	// Capabilities returns the capabilities of the driver. Nil means that they are not tested.
 	Capabilities func() broker.Capabilities
-	// Via creates a client that connects only by dial, through a Proxy, and recovers quickly. Nil: the
-	// driver makes no connections.
+	// Via creates a client that connects only with dial, through a Proxy, and reconnects quickly. Nil means
+	// that the driver makes no connections.
 	Via func(t *testing.T, dial func(ctx context.Context, network, address string) (net.Conn, error)) Broker
-	// Steps is the number of steps at which each fault occurs. Default 4.
+	// Steps is the number of steps at which the tests cause each fault. Default 4.
 	Steps int
 	// Messages is the number of messages in load tests. Default 2,000.
 	Messages int
@@ -89,15 +92,15 @@ type Record struct {
 	Headers   []skald.Header
 }
 
-// Holds is the approximate prefetch of members of Harness.Frugal. They never prefetch more than twice as
-// many.
+// Holds is the approximate prefetch of members of Harness.Frugal. They never prefetch more than twice this
+// number.
 const Holds = 50
 
-// disturbing is the test that does not run in parallel: Harness.Disturb may fail the publishes of every
-// client.
+// disturbing is the name of the test that does not run in parallel, because Harness.Disturb may fail the
+// publishes of every client.
 const disturbing = "Contract/FailuresAmongPipelinedCalls"
 
-// patience returns how long a test waits before it fails. It is short while a seeded bug should be found.
+// patience returns the time after which a waiting test fails. It is short in runs that look for seeded bugs.
 func patience() time.Duration {
 	if seeded.Bug() != "" {
 		return 15 * time.Second
@@ -105,8 +108,8 @@ func patience() time.Duration {
 	return 4 * time.Minute
 }
 
-// Run runs the suite, each test with its own harness. Harnesses may share a broker, because each test uses
-// unique topics and groups. The tests run in parallel because they mostly wait.
+// Run runs all tests, each with its own harness. Harnesses may share a broker, because each test uses unique
+// topics and groups. The tests run in parallel, because they mostly wait.
 func Run(t *testing.T, harness func(t *testing.T) Harness) {
 	for _, c := range contract() {
 		t.Run(c.name, func(t *testing.T) {
@@ -186,7 +189,7 @@ func contract() []promise {
 	}
 }
 
-// suite is the state of one test: its harness and the prefix of its names.
+// suite is the state of one test: its harness, and the prefix of the names of its topics and groups.
 type suite struct {
 	Harness
 	id string
@@ -227,7 +230,7 @@ func (s *suite) lasting(t *testing.T) Broker {
 	return b
 }
 
-// topic creates a topic with a unique name; groups will read messages that are published from now on.
+// topic creates a topic with a unique name. The groups will receive messages that are published from then on.
 func (s *suite) topic(t *testing.T, b Broker, name string, partitions int, groups ...string) string {
 	t.Helper()
 	name = s.id + "." + name
@@ -238,7 +241,8 @@ func (s *suite) topic(t *testing.T, b Broker, name string, partitions int, group
 	return name
 }
 
-// begin joins and leaves a group, so that it begins here, unless groups begin at the start of the topic.
+// begin makes a group receive messages from now on: it joins and leaves the group. It does nothing if groups
+// start at the oldest message.
 func (s *suite) begin(t *testing.T, b Broker, group, topic string) {
 	t.Helper()
 	if s.Forward {
@@ -258,15 +262,15 @@ func (s *suite) joinAs(t *testing.T, b Broker, group, name string, topics ...str
 	return &member{Subscription: sub, partitions: map[string]bool{}, last: map[string]int64{}}
 }
 
-// member is a subscription and the state that it has reported.
+// member is a subscription, with the state that it has reported.
 type member struct {
 	broker.Subscription
 	partitions map[string]bool
 	lost       []broker.Partition
-	last       map[string]int64 // last position by partition, since it was gained
+	last       map[string]int64 // the last position by partition, since it was gained
 }
 
-// receive receives a batch and checks the promises of Batch.
+// receive receives a batch, and checks the promises of broker.Batch.
 func (m *member) receive(t *testing.T, most int) []broker.Delivery {
 	t.Helper()
 	b, err := m.Receive(t.Context(), most)
@@ -325,7 +329,7 @@ func (m *member) take(t *testing.T, n int) (out []broker.Delivery) {
 	return out
 }
 
-// owns receives until the member has n partitions, and returns the messages that arrive meanwhile.
+// owns receives until the member has n partitions. It returns the messages that arrive meanwhile.
 func (m *member) owns(t *testing.T, n int) (out []broker.Delivery) {
 	t.Helper()
 	m.until(t, fmt.Sprintf("ownership of %d partitions", n), func(ds []broker.Delivery) bool {
@@ -335,7 +339,7 @@ func (m *member) owns(t *testing.T, n int) (out []broker.Delivery) {
 	return out
 }
 
-// settle receives from all members until member i has want[i] partitions.
+// settle receives with all members until member i has want[i] partitions, for each i.
 func settle(t *testing.T, members []*member, want ...int) (out []broker.Delivery) {
 	t.Helper()
 	deadline := time.Now().Add(patience())
@@ -352,7 +356,7 @@ func settle(t *testing.T, members []*member, want ...int) (out []broker.Delivery
 	}
 }
 
-// pause sleeps briefly between two checks, and fails the test after deadline.
+// pause sleeps briefly between two checks. It fails the test after deadline.
 func pause(t *testing.T, deadline time.Time, what string) {
 	t.Helper()
 	if time.Now().After(deadline) {

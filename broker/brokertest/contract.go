@@ -17,7 +17,7 @@ func tooLarge(topic, key string, n int) skald.Message {
 	m := message(topic, key, n)
 	m.Data = make([]byte, limit*5)
 	r := rand.New(rand.NewPCG(uint64(n), 3))
-	for i := range m.Data { // incompressible
+	for i := range m.Data { // random, so that compression does not make it smaller
 		m.Data[i] = byte(r.Uint32())
 	}
 	return m
@@ -48,8 +48,8 @@ func testRefused(t *testing.T, s *suite) {
 	}
 }
 
-// testHeldBack: no later message of the key becomes durable until the caller has received the refusal. Then
-// the caller may publish from the refused message on.
+// testHeldBack checks that no later message of a key becomes durable until the caller has received the
+// refusal. After that, the caller may publish again from the refused message on.
 func testHeldBack(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.limited(t, b, 1)
@@ -57,13 +57,13 @@ func testHeldBack(t *testing.T, s *suite) {
 		message(topic, "k", 2)})
 	var later []broker.Pending
 	for i := range 20 {
-		if i == 10 { // done, but Wait was not called yet
+		if i == 10 { // the call is done, but Wait was not called yet
 			<-first.Done()
 		}
 		later = append(later, b.Publish(t.Context(), numbered(topic, "k", 3+i, 4+i)))
 	}
 	for i := range later {
-		call := later[len(later)-1-i] // last first, so that no call has to wait for an earlier answer
+		call := later[len(later)-1-i] // in reverse order, because no answer may depend on Wait of an earlier call
 		pe := asPublishError(t, call.Wait(t.Context()))
 		if pe.Failed[0] == nil && pe.Refused[0] == nil {
 			t.Fatalf("a successor: %v", pe)
@@ -73,7 +73,7 @@ func testHeldBack(t *testing.T, s *suite) {
 	if pe.Refused[1] == nil || pe.Failed[2] == nil && pe.Refused[2] == nil {
 		t.Fatalf("refused %v, failed %v", pe.Refused, pe.Failed)
 	}
-	if pe.Failed[0] != nil || pe.Refused[0] != nil { // refused together with its neighbour
+	if pe.Failed[0] != nil || pe.Refused[0] != nil { // refused together with the next message
 		publish(t, b, message(topic, "k", 0))
 	}
 	publish(t, b, message(topic, "k", 1))
@@ -120,7 +120,7 @@ func testFailures(t *testing.T, s *suite) {
 	s.inOrder(t, b, topic, msgs, c.setAside)
 }
 
-// load returns n messages of a few keys. Those for which poison returns true are too large.
+// load returns n messages with a few keys. A message is too large if poison returns true for its index.
 func load(topic string, n int, poison func(int) bool) (msgs []skald.Message, bad map[int]bool) {
 	bad = map[int]bool{}
 	for i := range n {
@@ -135,8 +135,8 @@ func load(topic string, n int, poison func(int) bool) (msgs []skald.Message, bad
 	return msgs, bad
 }
 
-// inOrder reads all of topic: each message that was not set aside arrives, and the first arrivals of each
-// key are in the order of publishing.
+// inOrder reads all messages of topic. It checks that each message arrives unless it was set aside, and that
+// the first deliveries of each key are in the order of publishing.
 func (s *suite) inOrder(t *testing.T, b Broker, topic string, msgs []skald.Message, setAside map[int]bool) {
 	t.Helper()
 	missing, last := map[string]bool{}, map[string]string{}
@@ -159,8 +159,8 @@ func (s *suite) inOrder(t *testing.T, b Broker, topic string, msgs []skald.Messa
 	})
 }
 
-// caller publishes by the contract: pipelined, and after a failure it waits for all calls and restarts at
-// the first message that is not durable.
+// caller publishes by the contract of broker.Publisher. It makes several calls before it waits. After a
+// failure it waits for all calls, and restarts at the first message that is not durable.
 type caller struct {
 	t        *testing.T
 	b        Broker
@@ -194,7 +194,7 @@ func (c *caller) publishAll() {
 	}
 }
 
-// send pipelines some calls from next on, or one call with a single message.
+// send makes some calls from message next on, or one call with the message alone.
 func (c *caller) send(next, alone int) (calls []call) {
 	if alone >= 0 {
 		return []call{c.call([]int{alone})}
@@ -221,8 +221,8 @@ func (c *caller) call(at []int) call {
 	return call{c.b.Publish(c.t.Context(), msgs), at}
 }
 
-// settle waits for all calls and returns the message to try alone: the first refused message that has no
-// earlier pending message of its key; -1 if there is none.
+// settle waits for all calls. It returns the index of the message to publish alone: the first refused message
+// that has no earlier pending message of its key, or -1.
 func (c *caller) settle(calls []call, durable map[int]bool) (alone int) {
 	alone = -1
 	for _, call := range calls {

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// mapped creates a client with an envelope and closes it when the test ends.
+// mapped creates a client with an envelope. It closes the client when the test ends.
 func (s *suite) mapped(t *testing.T, e broker.Envelope) Broker {
 	t.Helper()
 	if s.Mapped == nil {
@@ -19,7 +19,7 @@ func (s *suite) mapped(t *testing.T, e broker.Envelope) Broker {
 	return b
 }
 
-// headerValues returns the values of a message's headers of that name.
+// headerValues returns the values of all headers of m with that name.
 func headerValues(m *skald.Message, name string) (out []string) {
 	for _, h := range m.Headers {
 		if h.Name == name {
@@ -29,12 +29,12 @@ func headerValues(m *skald.Message, name string) (out []string) {
 	return out
 }
 
-// testEnvelope: attributes are written under a team's names and read again; key, data and other headers
-// stay unchanged.
+// testEnvelope checks that attributes are written to the places of another team and read from there. The key,
+// the data and other headers stay unchanged.
 func testEnvelope(t *testing.T, s *suite) {
 	for name, c := range map[string]struct {
 		e       broker.Envelope
-		data    string // expected data on the wire
+		data    string // expected data at the broker
 		headers map[string]string
 	}{
 		"headers": {broker.Envelope{ID: "header:message-id", Type: "header:event", Key: "header:order",
@@ -87,7 +87,7 @@ func testEnvelope(t *testing.T, s *suite) {
 				d.Type != "order.placed" || d.Source != "/old" {
 				t.Errorf("a tombstone is read as %+v", d.Message)
 			}
-			// a client without the envelope finds no CloudEvents headers, but the team's headers
+			// a client without the envelope finds no CloudEvents headers, only the headers of the team
 			for _, d := range s.join(t, plain, "theirs", topic).take(t, 3) {
 				event := func(h skald.Header) bool {
 					return len(h.Name) > len(s.Prefix) && h.Name[:len(s.Prefix)] == s.Prefix
@@ -100,8 +100,8 @@ func testEnvelope(t *testing.T, s *suite) {
 	}
 }
 
-// testEnvelopeOfOthers: messages of a team are read as far as possible, CloudEvents as such. A message that
-// cannot be read has a Fault and is otherwise unchanged.
+// testEnvelopeOfOthers checks that messages of another team are read as far as possible, and CloudEvents
+// completely. A message that cannot be read has a Fault, and is otherwise unchanged.
 func testEnvelopeOfOthers(t *testing.T, s *suite) {
 	b := s.mapped(t, broker.Envelope{ID: "header:message-id", Type: "json:kind", Key: "json:order"})
 	topic := s.topic(t, b, "theirs", 1, "g")
@@ -143,7 +143,8 @@ func testEnvelopeOfOthers(t *testing.T, s *suite) {
 	}
 }
 
-// testTypeIsTopic: the type is the topic's name. A message of another type is refused.
+// testTypeIsTopic checks an envelope with Type "topic": the type is the name of the topic, and a message of
+// another type is refused.
 func testTypeIsTopic(t *testing.T, s *suite) {
 	b := s.mapped(t, broker.Envelope{ID: "header:message-id", Type: "topic"})
 	topic := s.topic(t, b, "placed", 1, "g")

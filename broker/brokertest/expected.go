@@ -28,7 +28,7 @@ func topicID(t *testing.T, b Broker, topic string) string {
 	return ""
 }
 
-// wantRecreated publishes under an id that the topic does not have: each attempt fails.
+// wantRecreated publishes with an id that the topic does not have. Each attempt must fail with ErrRecreated.
 func wantRecreated(t *testing.T, b Broker, topic string, only broker.Topics) {
 	t.Helper()
 	for range 3 {
@@ -40,7 +40,7 @@ func wantRecreated(t *testing.T, b Broker, topic string, only broker.Topics) {
 	}
 }
 
-// testOnly: a message is published only if the topic has the expected id.
+// testOnly checks that a message is published only if the topic has the expected id.
 func testOnly(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic, other := s.topic(t, b, "only", 2, "g"), s.topic(t, b, "other", 2, "g")
@@ -63,8 +63,8 @@ func testOnly(t *testing.T, s *suite) {
 	}
 }
 
-// testRecreated: a recreated topic accepts nothing under its old id, even from clients that have published
-// to the old topic.
+// testRecreated checks that a recreated topic accepts no messages with its old id, even from clients that
+// have published to the old topic.
 func testRecreated(t *testing.T, s *suite) {
 	if s.Remove == nil {
 		t.Skip("this broker does not tell in time")
@@ -72,7 +72,7 @@ func testRecreated(t *testing.T, s *suite) {
 	b, late := s.open(t), s.open(t)
 	topic, other := s.topic(t, b, "anew", 2), s.topic(t, b, "other", 2)
 	was, its := topicID(t, b, topic), topicID(t, b, other)
-	for range 4 { // every connection of the driver has used the topic
+	for range 4 { // so that every connection of the driver has used the topic
 		must(t, "publish", b.Publish(t.Context(), numbered(topic, "k", 0, 3),
 			broker.Topics{topic: was}).Wait(t.Context()))
 	}

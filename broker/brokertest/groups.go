@@ -49,7 +49,7 @@ func testLateGroup(t *testing.T, s *suite) {
 	early.ack(t, early.take(t, 20)...)
 	early.close(t)
 	late := s.join(t, b, "late", topic)
-	if s.Forward { // it starts here, and misses nothing published later
+	if s.Forward { // the group starts here, and receives all later messages
 		late.close(t)
 		publish(t, b, numbered(topic, "k", 20, 40)...)
 		if got := s.join(t, b, "late", topic).take(t, 20); got[0].ID != message(topic, "k", 20).ID {
@@ -77,7 +77,7 @@ func testManyTopics(t *testing.T, s *suite) {
 	}
 }
 
-// testReady waits for Ready before it receives.
+// testReady checks that Ready has a value for each message: it waits for Ready before it receives.
 func testReady(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "t", 1)
@@ -85,7 +85,7 @@ func testReady(t *testing.T, s *suite) {
 	m.owns(t, 1)
 	for i := range 20 {
 		select {
-		case <-m.Ready(): // of the messages that were received already
+		case <-m.Ready(): // a value for messages that were already received
 		default:
 		}
 		publish(t, b, message(topic, "k", i))
@@ -99,8 +99,8 @@ func testReady(t *testing.T, s *suite) {
 	}
 }
 
-// testRebalance: members join and leave while messages are published. The test uses one goroutine, so its
-// order of receiving is the order of the whole group.
+// testRebalance checks the order of messages while members join and leave. All members receive in one
+// goroutine, so the order of receiving is that of the whole group.
 func testRebalance(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "t", 6)
@@ -134,7 +134,7 @@ func testRebalance(t *testing.T, s *suite) {
 		for _, m := range members {
 			ds := m.receive(t, 1+rng.IntN(30))
 			seen.took(ds)
-			if n := len(ds); n > 0 { // sometimes only a part is acknowledged
+			if n := len(ds); n > 0 { // sometimes acknowledges only a part
 				m.ack(t, ds[:1+rng.IntN(n)]...)
 				if rng.IntN(3) > 0 {
 					m.ack(t, ds...)
@@ -147,7 +147,7 @@ func testRebalance(t *testing.T, s *suite) {
 	}
 }
 
-// order checks first deliveries: those of each key arrive in the order of their numbers, without a gap.
+// order checks first deliveries. Those of each key must arrive in the order of their numbers, without a gap.
 type order struct {
 	t        *testing.T
 	next     map[string]int

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// testLag: any client can count the messages that wait for a group, with or without members.
+// testLag checks that any client can count the messages that wait for a group, with or without members.
 func testLag(t *testing.T, s *suite) {
 	b := s.open(t)
 	const waiting = 7
 	topic, missing := s.topic(t, b, "lagging", 2, "g"), s.id+".missing"
 	until := func(what string, want int64) {
 		t.Helper()
-		for deadline := time.Now().Add(patience()); ; { // acknowledgements are stored a little later
+		for deadline := time.Now().Add(patience()); ; { // the broker stores acknowledgements a little later
 			got, err := b.Lag(t.Context(), s.id+".g", topic, missing)
 			must(t, "lag", err)
 			if _, some := got[missing]; some {

@@ -11,9 +11,9 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// testLossAtEveryStep: each fault occurs at many steps between the first handshake and the last
-// acknowledgement. No message is lost or reordered within its key. A message that was acknowledged without
-// error is not redelivered.
+// testLossAtEveryStep causes each fault at many steps between the first handshake and the last
+// acknowledgement. No message may be lost, or reordered within its key. A message that was acknowledged
+// without an error must not be delivered again.
 func testLossAtEveryStep(t *testing.T, s *suite) {
 	if s.Via == nil {
 		t.Skip("the driver makes no connections")
@@ -28,7 +28,7 @@ func testLossAtEveryStep(t *testing.T, s *suite) {
 	for _, fault := range []Fault{Cut, CutAfter, HalfClose, Delay} {
 		met := 0
 		for i := range s.Steps {
-			step := 1 + i*steps/s.Steps + int(fault)*steps/s.Steps/4 // other steps for each fault
+			step := 1 + i*steps/s.Steps + int(fault)*steps/s.Steps/4 // different steps for each fault
 			p.Arm(step, fault)
 			if s.roundTrip(t, p, fmt.Sprint(fault, ".", step), true) {
 				met++
@@ -40,8 +40,8 @@ func testLossAtEveryStep(t *testing.T, s *suite) {
 	}
 }
 
-// roundTrip publishes, receives and acknowledges through p, and retries failures as a relay and an
-// inbox do. It reports whether the fault occurred.
+// roundTrip publishes, receives and acknowledges through p. It retries after failures, as a relay and an
+// inbox do. It returns true if the fault occurred.
 func (s *suite) roundTrip(t *testing.T, p *Proxy, name string, faulty bool) (fired bool) {
 	t.Helper()
 	b := s.Via(t, p.Dial)
@@ -89,14 +89,14 @@ func (s *suite) roundTrip(t *testing.T, p *Proxy, name string, faulty bool) (fir
 		_ = sub.Ack(t.Context(), got.Deliveries)
 	}
 	_, fired = p.Sends()
-	if fired == faulty { // otherwise the fault may still occur
+	if fired == faulty { // otherwise the fault could occur during the check
 		closed = s.staysAcknowledged(t, b, sub, topic, n)
 	}
 	return fired
 }
 
-// staysAcknowledged: after the fault, messages that were acknowledged in an owned partition are not
-// redelivered to the group's next member.
+// staysAcknowledged checks that messages that were acknowledged in an owned partition are not delivered to
+// the next member of the group.
 func (s *suite) staysAcknowledged(t *testing.T, b Broker, sub broker.Subscription, topic string,
 	n int) (closed bool) {
 	t.Helper()
@@ -133,8 +133,8 @@ func (s *suite) staysAcknowledged(t *testing.T, b Broker, sub broker.Subscriptio
 	return true
 }
 
-// testSlowConsumer: a member that does not receive blocks no other member, prefetches no more than
-// configured, and later receives all messages in order.
+// testSlowConsumer checks a member that does not receive. It must not block other members, must not prefetch
+// more than configured, and must later receive all messages in order.
 func testSlowConsumer(t *testing.T, s *suite) {
 	b := s.open(t)
 	if s.Frugal != nil {
@@ -173,7 +173,7 @@ func testSlowConsumer(t *testing.T, s *suite) {
 	}
 }
 
-// taken receives n messages and acknowledges them, because some brokers limit unacknowledged messages.
+// taken receives n messages. It acknowledges them, because some brokers limit unacknowledged messages.
 func (s *suite) taken(t *testing.T, m *member, n int) (out []broker.Delivery) {
 	t.Helper()
 	m.until(t, fmt.Sprintf("%d messages", n), func(ds []broker.Delivery) bool {
@@ -184,7 +184,7 @@ func (s *suite) taken(t *testing.T, m *member, n int) (out []broker.Delivery) {
 	return out
 }
 
-// testCloseUnderLoad: closing a broker during publishes and receives ends all calls soon.
+// testCloseUnderLoad checks that Close ends all calls in progress soon.
 func testCloseUnderLoad(t *testing.T, s *suite) {
 	b, other := s.open(t), s.open(t)
 	topic := s.topic(t, b, "t", 2, "g")
@@ -233,7 +233,7 @@ func testCloseUnderLoad(t *testing.T, s *suite) {
 	})
 }
 
-// testHundredTopics: one group reads a hundred topics, and one call publishes to all of them.
+// testHundredTopics publishes to a hundred topics with one call, and reads them with one group.
 func testHundredTopics(t *testing.T, s *suite) {
 	b := s.open(t)
 	const n = 100
@@ -259,7 +259,7 @@ func testHundredTopics(t *testing.T, s *suite) {
 	}
 }
 
-// testEncodedNames: names that drivers must encode are separate topics.
+// testEncodedNames checks that names that drivers must encode belong to separate topics.
 func testEncodedNames(t *testing.T, s *suite) {
 	b := s.open(t)
 	short := s.id[max(0, len(s.id)-40):]
@@ -281,7 +281,7 @@ func testEncodedNames(t *testing.T, s *suite) {
 	}
 }
 
-// testAnyByte: data and keys may contain any byte.
+// testAnyByte checks that data and keys may contain any byte.
 func testAnyByte(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "bytes", 1, "g")
@@ -300,7 +300,8 @@ func testAnyByte(t *testing.T, s *suite) {
 	sameAll(t, s.join(t, b, "g", topic).take(t, len(want)), want)
 }
 
-// testHeaders: headers with every kind of legal name and value keep their order, also if names repeat.
+// testHeaders checks that headers keep their order, with all kinds of valid names and values, and with
+// repeated names.
 func testHeaders(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "headers", 1, "g")

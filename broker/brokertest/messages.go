@@ -44,7 +44,8 @@ func testFields(t *testing.T, s *suite) {
 	sameAll(t, s.join(t, b, "g", topic).take(t, len(want)), want)
 }
 
-// testNames puts each character into names and values of headers: one message each, and one with all.
+// testNames puts each character into names and values of headers. Each character has its own message, and one
+// message has all characters.
 func testNames(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "names", 1, "g")
@@ -86,7 +87,7 @@ func testSizes(t *testing.T, s *suite) {
 			Value: bytes.Repeat([]byte{byte(i)}, 1020)})
 	}
 	big.Data = make([]byte, 900<<10)
-	for i := range big.Data { // incompressible
+	for i := range big.Data { // random, so that compression does not make it smaller
 		big.Data[i] = byte(i * i >> 3 * 31 >> (i % 5))
 	}
 	small := full(topic)
@@ -166,7 +167,7 @@ func testBrokenEnvelope(t *testing.T, s *suite) {
 	}
 }
 
-// asOnWire returns hs as they arrive through the broker's wire format.
+// asOnWire returns hs in the form in which they arrive through the broker.
 func (s *suite) asOnWire(hs []skald.Header) []skald.Header {
 	if s.ByName {
 		hs = slices.DeleteFunc(hs, func(h skald.Header) bool { return h.Name == "" })
@@ -185,7 +186,7 @@ func (s *suite) asOnWire(hs []skald.Header) []skald.Header {
 	return hs
 }
 
-// sameAll matches messages by id, because messages without a key have no order.
+// sameAll compares messages with the same id, because messages without a key have no order.
 func sameAll(t *testing.T, got []broker.Delivery, want []skald.Message) {
 	t.Helper()
 	for _, d := range got {
@@ -229,7 +230,7 @@ func sameHeader(a, b skald.Header) bool { return a.Name == b.Name && bytes.Equal
 
 func sameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// numbered returns messages first to last-1 of one key, with distinct ids.
+// numbered returns messages with the numbers first to last-1 and one key. Their ids are distinct.
 func numbered(topic, key string, first, last int) (out []skald.Message) {
 	for i := first; i < last; i++ {
 		out = append(out, message(topic, key, i))

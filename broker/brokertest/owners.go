@@ -9,10 +9,10 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// testAnotherOwner: two services with the same consumer name and different databases do not share a group.
-// The first gets all partitions and shares them with its own instances; the other gets an error with the
-// reason. After the last member of the first has left, the other gets all partitions. If the broker stores
-// the owner, an operator must call Adopt first.
+// testAnotherOwner checks that two services with the same consumer name and different databases do not share
+// a group. The first service gets all partitions, and shares them with its own instances. The other service
+// gets an error with the reason. After the last member of the first service has left, the other service gets
+// all partitions. If the broker stores the owner, an operator must call Adopt before that.
 func testAnotherOwner(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "t", 4, "g")
@@ -71,7 +71,8 @@ func testAnotherOwner(t *testing.T, s *suite) {
 	must(t, "close", stranger.Close(t.Context()))
 }
 
-// refused joins as g and expects an ErrOwner from Subscribe (the subscription is then nil) or from Receive.
+// refused joins as g and expects an ErrOwner, from Subscribe or from Receive. It returns nil if Subscribe
+// fails.
 func refused(t *testing.T, b Broker, g broker.Group) broker.Subscription {
 	t.Helper()
 	sub, err := b.Subscribe(t.Context(), g)
@@ -88,8 +89,8 @@ func refused(t *testing.T, b Broker, g broker.Group) broker.Subscription {
 	return sub
 }
 
-// adopted: a group without members keeps its owner and refuses another one until that calls Adopt. Then it
-// refuses the first.
+// adopted checks that a group without members keeps its owner, and refuses another owner until Adopt. After
+// Adopt the group refuses the first owner.
 func (s *suite) adopted(t *testing.T, b Broker, first, theirs broker.Group) {
 	t.Helper()
 	theirs.OwnerName = "the other database"

@@ -16,27 +16,28 @@ type Fault int
 const (
 	// Cut closes the connection before the bytes are sent.
 	Cut Fault = iota
-	// CutAfter closes it after they were sent: the server has them, and its answer is lost.
+	// CutAfter closes the connection after the bytes were sent. The server has received them, and its answer
+	// is lost.
 	CutAfter
-	// HalfClose closes the client's direction after them: answers still arrive.
+	// HalfClose closes the direction from the client after the bytes. Answers still arrive.
 	HalfClose
-	// Delay delays these and all later bytes by 300 ms.
+	// Delay delays the bytes and all later bytes by 300 ms.
 	Delay
 )
 
 const delay = 300 * time.Millisecond
 
-// Proxy forwards between a client and its servers, and causes one fault at a given step: the n-th send of
-// the client. Clients with a configurable dialer use Dial; others use Listen.
+// Proxy forwards bytes between a client and its servers. It causes one fault at a given step, which is the
+// n-th send of the client. Clients with a configurable dialer use Dial; others use Listen.
 type Proxy struct {
 	mu    sync.Mutex
-	step  int // sends until the fault; 0: no fault is planned
+	step  int // the number of sends until the fault; 0 if no fault is planned
 	fault Fault
 	sends int
 	fired bool
 }
 
-// Arm plans a fault for the step-th send from now on, counted from 1.
+// Arm plans a fault for a later send. step is the number of the send from now on, from 1.
 func (p *Proxy) Arm(step int, fault Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +60,7 @@ func (p *Proxy) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return &proxied{Conn: c, p: p}, nil
 }
 
-// Listen returns an address that forwards to target until the test ends.
+// Listen returns an address from which the proxy forwards to target, until the test ends.
 func (p *Proxy) Listen(t testing.TB, target string) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -100,7 +101,7 @@ func (p *Proxy) carry(ctx context.Context, from net.Conn, target string) {
 	<-answered
 }
 
-// next counts a send and returns its fault, if any.
+// next counts a send. It returns the fault of this send, if there is one.
 func (p *Proxy) next() (fault Fault, meets bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// testFull: a full topic fails only its own messages, call by call, until it has room again. They are not
-// refused, and the failure is not an outage.
+// testFull checks that a full topic fails only its own messages, until it has room again. These messages are
+// not refused, and the failure is not an outage.
 func testFull(t *testing.T, s *suite) {
 	if s.Fill == nil {
 		t.Skip("no topic of this broker is ever full")

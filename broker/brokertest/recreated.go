@@ -7,9 +7,9 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// testRecreatedUnderAMember: a member whose topic is deleted and recreated loses its partition, not
-// cleanly. It then receives all messages of the new topic in order from the beginning, whether the new
-// topic has more or fewer messages than it read of the old one.
+// testRecreatedUnderAMember deletes and recreates the topic of a member. The member must lose its partition,
+// with Clean false. Then it must receive all messages of the new topic in order. The new topic has more
+// messages, or fewer, than the member read from the old one.
 func testRecreatedUnderAMember(t *testing.T, s *suite) {
 	if s.Forward || s.Drop == nil {
 		t.Skip("this broker cannot rewind, or cannot remove topics")
@@ -35,7 +35,7 @@ func testRecreatedUnderAMember(t *testing.T, s *suite) {
 			for next < n {
 				batch, err := m.Receive(t.Context(), 500)
 				if err != nil {
-					continue // it may be about the deleted topic
+					continue // the error may be about the deleted topic
 				}
 				for _, l := range batch.Lost {
 					lost = lost || !l.Clean
@@ -59,8 +59,8 @@ func testRecreatedUnderAMember(t *testing.T, s *suite) {
 	}
 }
 
-// testRemovedUnread: messages that the broker removed before a group read them are reported once, with
-// their number, to a running member and to one that joins later. A new group misses nothing.
+// testRemovedUnread removes messages before a group has read them. The broker must report their number once,
+// to a running member or to a member that joins later. A new group must get no such report.
 func testRemovedUnread(t *testing.T, s *suite) {
 	if s.Purge == nil {
 		t.Skip("this broker removes no unread messages")
@@ -98,7 +98,7 @@ func testRemovedUnread(t *testing.T, s *suite) {
 	}
 	again.close(t)
 	publish(t, b, numbered(topic, "k", 100, 120)...)
-	s.Purge(t, topic, 30) // all that exist
+	s.Purge(t, topic, 30) // all messages
 	none := s.join(t, b, "g", topic)
 	if n := missed(none, ""); n != 20 {
 		t.Errorf("all 20 messages were removed, and it reports %d", n)

@@ -38,9 +38,9 @@ func (s *suite) resume(t *testing.T, b Broker, r *resumer, group, topic string) 
 	return &member{Subscription: sub, partitions: map[string]bool{}, last: map[string]int64{}}
 }
 
-// testResume: acknowledged messages are redelivered from the checkpoint on, even if Resume fails at first.
-// A checkpoint after the acknowledged position has no effect. Gained partitions have the origin that Resume
-// was called with.
+// testResume checks that messages after the checkpoint are delivered again although the broker has their
+// acknowledgements, even if Resume fails at first. A checkpoint after the acknowledged position has no
+// effect. Gained partitions must have the origin that Resume was called with.
 func testResume(t *testing.T, s *suite) {
 	if s.Forward {
 		t.Skip("this broker cannot be rewound")
@@ -71,7 +71,7 @@ func testResume(t *testing.T, s *suite) {
 	three.close(t)
 }
 
-// testStart: a gained partition reports where it begins, even if it is empty.
+// testStart checks that a gained partition reports its first position, even if it is empty.
 func testStart(t *testing.T, s *suite) {
 	if s.Forward {
 		t.Skip("this broker cannot be rewound")
@@ -117,7 +117,7 @@ func testStart(t *testing.T, s *suite) {
 	three.close(t)
 }
 
-// takeRetrying is take for a member whose first calls of Receive may fail.
+// takeRetrying works like take. It retries Receive if the first calls fail.
 func (m *member) takeRetrying(t *testing.T, n int) (out []broker.Delivery) {
 	t.Helper()
 	for deadline := time.Now().Add(patience()); len(out) < n; pause(t, deadline,
@@ -134,7 +134,7 @@ func (m *member) takeRetrying(t *testing.T, n int) (out []broker.Delivery) {
 	return out
 }
 
-// testOrigin: partitions of a recreated topic have another origin.
+// testOrigin checks that the partitions of a recreated topic have another origin.
 func testOrigin(t *testing.T, s *suite) {
 	if s.Forward || s.Drop == nil {
 		t.Skip("this broker cannot rewind, or cannot remove topics")
@@ -166,7 +166,7 @@ func testOrigin(t *testing.T, s *suite) {
 	}
 }
 
-// testFind finds positions by time.
+// testFind checks positions that Find returns for times.
 func testFind(t *testing.T, s *suite) {
 	b := s.lasting(t)
 	topic := s.topic(t, b, "t", 1)

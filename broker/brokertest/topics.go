@@ -61,7 +61,7 @@ func testCheckTopics(t *testing.T, s *suite) {
 	}
 }
 
-// testKept: Keeps returns the configured retention, and omits topics that do not exist.
+// testKept checks that Keeps returns the configured retention, and omits topics that do not exist.
 func testKept(t *testing.T, s *suite) {
 	b := s.open(t)
 	const days = 30 * 24 * time.Hour
@@ -70,7 +70,7 @@ func testKept(t *testing.T, s *suite) {
 		t.Skip("the driver does not support Keeps")
 	}
 	s.Keep(t, there, days)
-	for deadline := time.Now().Add(patience()); ; { // the broker may answer with the old value at first
+	for deadline := time.Now().Add(patience()); ; { // the broker may return the old value at first
 		got, err := b.Keeps(t.Context(), there, missing)
 		must(t, "keeps", err)
 		if d, some := got[missing]; some || len(got) != 1 {
@@ -83,7 +83,8 @@ func testKept(t *testing.T, s *suite) {
 	}
 }
 
-// testMadeConcurrently: instances that start at the same time all create the topics that they need.
+// testMadeConcurrently creates the same topics at the same time from several clients, as starting instances
+// do.
 func testMadeConcurrently(t *testing.T, s *suite) {
 	const clients = 8
 	first, second := s.id+".first", s.id+".second"
@@ -169,7 +170,7 @@ func testPipelined(t *testing.T, s *suite) {
 			t.Fatalf("call %d is not done", i)
 		}
 	}
-	for i := range calls { // in reverse order, which must not matter
+	for i := range calls { // in reverse order, which must make no difference
 		must(t, "publish", calls[n-1-i].Wait(t.Context()))
 		must(t, "publish, asked again", calls[n-1-i].Wait(t.Context()))
 	}
@@ -186,7 +187,7 @@ func testWithoutKey(t *testing.T, s *suite) {
 	used := map[string]bool{}
 	m := s.join(t, b, "g", topic)
 	for i := range 64 {
-		publish(t, b, message(topic, "", i)) // separate calls: a driver may keep one call together
+		publish(t, b, message(topic, "", i)) // in separate calls, because a driver may send one call to one partition
 	}
 	for _, d := range m.take(t, 64) {
 		if d.Key != nil {
@@ -247,7 +248,7 @@ func testEndedContext(t *testing.T, s *suite) {
 	}
 }
 
-// testCapabilities: the driver's Capabilities match its behaviour in the suite.
+// testCapabilities checks that the driver's Capabilities match its behaviour in the suite.
 func testCapabilities(t *testing.T, s *suite) {
 	if s.Capabilities == nil {
 		t.Skip("the driver declares none")

@@ -17,7 +17,8 @@ type group struct {
 	name    string
 	joined  int
 	members []*Subscription // in the order in which they joined
-	// cursors has every partition of every topic to which a member ever subscribed, in order of subscription
+	// cursors has all partitions of all topics to which a member ever subscribed, in the order of
+	// subscription
 	cursors []*cursor
 	have    map[*topic]bool
 }
@@ -27,7 +28,7 @@ type cursor struct {
 	feed.Holding
 	topic     *topic
 	partition *partition
-	first     int64 // where the group began to read
+	first     int64 // the first position of the group
 	acked     int64 // the first position that is not acknowledged
 	next      int64 // the next position for the owner
 	owner     *Subscription
@@ -62,7 +63,7 @@ func (g *group) join(as broker.Group, topics []*topic) *Subscription {
 	return s
 }
 
-// rejoin adds an expired member again, unless its name has a new session.
+// rejoin adds a member after Expire. If another session has its name, the member ends instead.
 func (g *group) rejoin(s *Subscription) {
 	if g.named(s.name) >= 0 {
 		s.fence()
@@ -81,8 +82,8 @@ func (g *group) named(name string) int {
 	return slices.IndexFunc(g.members, func(m *Subscription) bool { return m.name == name })
 }
 
-// replace puts a new session in the place of the old one. It gets the old one's partitions, and no other
-// member's change.
+// replace gives the partitions of the member at an index to s, a new session with the same name. The
+// partitions of other members stay.
 func (g *group) replace(at int, s *Subscription) {
 	old := g.members[at]
 	g.members[at] = s
@@ -97,7 +98,7 @@ func (g *group) replace(at int, s *Subscription) {
 	}
 }
 
-// follow adds t's partitions, from the oldest message on.
+// follow adds the partitions of t. The group reads them from the oldest message on.
 func (g *group) follow(t *topic) {
 	if g.have[t] {
 		return
@@ -111,12 +112,12 @@ func (g *group) follow(t *topic) {
 	}
 }
 
-// known reports whether the group has acknowledged anything.
+// known returns true if the group has acknowledged any message.
 func (g *group) known() bool {
 	return slices.ContainsFunc(g.cursors, func(c *cursor) bool { return c.acked > c.first })
 }
 
-// unfollow removes a topic that was deleted.
+// unfollow removes the partitions of a topic that was deleted.
 func (g *group) unfollow(t *topic) {
 	for _, c := range g.cursors {
 		if c.topic == t {
@@ -127,7 +128,7 @@ func (g *group) unfollow(t *topic) {
 	delete(g.have, t)
 }
 
-// renew makes the members of a deleted topic read its successor of the same name.
+// renew makes the members that read a deleted topic read t, which has the same name.
 func (g *group) renew(t *topic) {
 	some := false
 	for _, m := range g.members {
@@ -153,8 +154,9 @@ func (g *group) drop(s *Subscription, clean bool) {
 	g.balance()
 }
 
-// balance assigns partitions without an owner to the member with the fewest, then moves partitions while
-// that evens the load. No other partition moves. The same joins and leaves always give the same result.
+// balance gives partitions without an owner to the member with the fewest partitions. Then it moves
+// partitions while this reduces the difference between members. No other partition moves. The result depends
+// only on the order of joins and leaves.
 func (g *group) balance() {
 	load := map[*Subscription]int{}
 	for _, c := range g.cursors {
@@ -189,7 +191,8 @@ func (g *group) leastLoaded(t *topic, load map[*Subscription]int) *Subscription 
 	return best
 }
 
-// move gives c to its new owner, from the first unacknowledged message on.
+// move changes the owner of c. The new owner starts at the first unacknowledged message. to is nil if there
+// is no new owner.
 func (g *group) move(c *cursor, to *Subscription, clean bool) {
 	if c.owner != nil {
 		c.owner.feed.Lose(c, clean)
@@ -206,7 +209,7 @@ func (g *group) move(c *cursor, to *Subscription, clean bool) {
 	}
 }
 
-// ack acknowledges everything before position to.
+// ack acknowledges all messages before the position to.
 func (c *cursor) ack(to int64, retain int) {
 	to = min(to, c.next)
 	if to <= c.acked {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Lag counts the messages between the group's cursors and the ends of the partitions.
+// Lag counts the messages from the acknowledged positions of the group to the ends of the partitions.
 func (b *Broker) Lag(_ context.Context, group string, topics ...string) (map[string]int64, error) {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()

@@ -1,9 +1,11 @@
-// Package membroker is an in-process broker for the demo, for tests and for trying Skald out. Its messages
-// are lost when the process ends; each broker has a new incarnation. It starts no goroutines: Publish
-// completes before it returns and Receive never waits, so an explorer can run it from one goroutine.
+// Package membroker is a broker within the process, for tests and demos. Its messages are lost when the
+// process ends. Each broker has a new incarnation.
 //
-// Publish copies the messages, so the caller may reuse its slices. Received messages are shared by all
-// groups and by redeliveries: copy a message before you change it.
+// The package starts no goroutines. Publish completes before it returns, and Receive never waits. So a test
+// can run all steps in one goroutine, in any order.
+//
+// Publish copies the messages, so the caller may reuse its slices. All groups and all redeliveries share the
+// received messages. Copy a message before you change it.
 package membroker
 
 import (
@@ -21,24 +23,24 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// ErrRefused is for Options.Fail: an error that wraps it refuses the message.
+// ErrRefused marks errors of Options.Fail. If an error wraps it, the broker refuses the message.
 var ErrRefused = errors.New("refused")
 
-// Options configure a Broker. The zero value works.
+// Options configures a Broker. The zero value works.
 type Options struct {
 	// Partitions is the number of partitions of a new topic if MakeTopics is called with 0. Default 4, at
 	// most 1,024.
 	Partitions int
-	// Retain is the number of messages that a partition keeps after every group has acknowledged them, for
-	// groups that join later. Default 10,000; negative keeps all. Messages that a group has not
-	// acknowledged are always kept, and so are all messages while there is no group.
+	// Retain is the number of acknowledged messages that a partition keeps for groups that join later.
+	// Default 10,000; a negative number keeps all. A partition never removes a message that a group has not
+	// acknowledged. It removes no messages while there is no group.
 	Retain int
-	// MaxBytes is the largest total size of key, headers and data. A larger message is refused. Default 1
-	// MiB.
+	// MaxBytes is the maximum size of the key, headers and data of a message, together. The broker refuses
+	// larger messages. Default 1 MiB.
 	MaxBytes int
-	// Fail is called before a message is stored. If it returns an error, the message fails, and later
-	// messages of its key are held back. If the error wraps ErrRefused, the message is refused instead.
-	// Default: no message fails. It must not call the broker.
+	// Fail makes a message fail for a test. The broker calls it before it stores a message. If Fail returns
+	// an error, the message fails, and the broker holds back later messages of its key. If the error wraps
+	// ErrRefused, the broker refuses the message. Fail must not call the broker. Default: no message fails.
 	Fail func(m *skald.Message) error
 }
 
@@ -64,27 +66,27 @@ func (o *Options) orDefaults() Options {
 type Broker struct {
 	c *cluster
 
-	// c.mu guards the following fields.
+	// The fields below are guarded by c.mu.
 
-	held   map[successors][]*pending // keys that are held back, and the calls that hold them back
+	held   map[successors][]*pending // the calls that hold back messages
 	subs   []*Subscription
 	closed bool
 }
 
 var _ broker.Broker = (*Broker)(nil)
 
-// String returns the name for logs, "memory".
+// String returns the name for logs, which is "memory".
 func (*Broker) String() string { return "memory" }
 
-// cluster is the state that all clients share.
+// cluster is the state that all clients of a broker share.
 type cluster struct {
 	opts        Options
 	incarnation string
-	answered    chan struct{} // closed
+	answered    chan struct{} // closed, for Pending.Done
 
 	mu     sync.Mutex
 	topics map[string]*topic
-	made   int // number of topics ever created
+	made   int // number of topics that were created
 	groups map[string]*group
 }
 
@@ -101,15 +103,15 @@ func New(opts *Options) *Broker {
 	return c.client()
 }
 
-// Client returns another client of the same broker, like another process. It holds messages back only after
-// its own failures, and Close closes only its own subscriptions.
+// Client returns another client of the same broker, as another process would have. A client holds messages
+// back only after its own failures. Close closes only its own subscriptions.
 func (b *Broker) Client() *Broker { return b.c.client() }
 
 func (c *cluster) client() *Broker {
 	return &Broker{c: c, held: map[successors][]*pending{}}
 }
 
-// Incarnation returns a random name for each New.
+// Incarnation returns the random ID that New gave to the broker.
 func (b *Broker) Incarnation(context.Context) (string, error) {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -119,7 +121,7 @@ func (b *Broker) Incarnation(context.Context) (string, error) {
 	return b.c.incarnation, nil
 }
 
-// MakeTopics creates those topics that do not exist. If partitions is 0 they get Options.Partitions.
+// MakeTopics creates the topics that do not exist. If partitions is 0, they get Options.Partitions.
 func (b *Broker) MakeTopics(_ context.Context, partitions int, topics ...string) error {
 	if partitions <= 0 {
 		partitions = b.c.opts.Partitions
@@ -155,7 +157,7 @@ func (b *Broker) CheckTopics(_ context.Context, topics ...string) (missing []str
 	return missing, nil
 }
 
-// make adds a topic. Members that read an earlier topic of its name read it from its beginning.
+// make adds a topic. Members that read an earlier topic with the same name read it from its beginning.
 func (c *cluster) make(name string, partitions int) {
 	c.made++
 	t := newTopic(name, strconv.Itoa(c.made), partitions)
@@ -165,7 +167,7 @@ func (c *cluster) make(name string, partitions int) {
 	}
 }
 
-// Find returns the first position at or after a time in each partition.
+// Find returns, for each partition, the first position whose message is not older than at.
 func (b *Broker) Find(_ context.Context, name string, at time.Time) (out []broker.Place, err error) {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -188,7 +190,8 @@ func (b *Broker) Find(_ context.Context, name string, at time.Time) (out []broke
 	return out, nil
 }
 
-// RemoveTopics deletes topics and their messages. Their members lose the partitions, not cleanly.
+// RemoveTopics deletes topics with their messages. Members lose the partitions without releasing them, so
+// Clean is false.
 func (b *Broker) RemoveTopics(_ context.Context, topics ...string) error {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -206,7 +209,7 @@ func (b *Broker) RemoveTopics(_ context.Context, topics ...string) error {
 	return nil
 }
 
-// Topics returns the ids of topics. An incarnation never reuses an id.
+// Topics returns the ids of topics. A broker never uses an id twice.
 func (b *Broker) Topics(_ context.Context, names ...string) (broker.Topics, error) {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -222,8 +225,8 @@ func (b *Broker) Topics(_ context.Context, names ...string) (broker.Topics, erro
 	return ids, nil
 }
 
-// Subscribe joins g. It assigns partitions immediately; an existing member of the same name loses its
-// partitions, not cleanly.
+// Subscribe joins g and assigns partitions immediately. An existing member with the same name loses its
+// partitions, with Clean false.
 func (b *Broker) Subscribe(_ context.Context, g broker.Group) (broker.Subscription, error) {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -254,7 +257,7 @@ func (b *Broker) Subscribe(_ context.Context, g broker.Group) (broker.Subscripti
 	return s, nil
 }
 
-// Close closes this client's subscriptions; messages and other clients are not affected.
+// Close closes the subscriptions of this client. Messages and other clients are not affected.
 func (b *Broker) Close() error {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()

@@ -1,3 +1,5 @@
+// This file publishes messages, and keeps the order of messages with the same key after failures.
+
 package membroker
 
 import (
@@ -14,25 +16,25 @@ var (
 	errTooLarge = errors.New("message too large")
 )
 
-// successors identifies the messages that a failed message holds back: those of its key, or of its whole
-// topic if the topic does not exist.
+// successors identifies the messages that a failed message holds back: those with its key, or all messages of
+// the topic if the topic does not exist.
 type successors struct {
 	topic, key string
 	all        bool
 }
 
-// pending is a completed call. It holds messages back until the caller has its error.
+// pending is a completed call. After a failure it holds messages back until the caller has the error.
 type pending struct {
 	b        *Broker
-	ctx      context.Context // after its end the caller will not call Wait: see Publish
+	ctx      context.Context // when it has ended, the call holds no messages back
 	err      error
-	answered bool
+	answered bool // the caller has the error
 }
 
 // Done returns a closed channel.
 func (p *pending) Done() <-chan struct{} { return p.b.c.answered }
 
-// Wait returns immediately.
+// Wait returns the result immediately.
 func (p *pending) Wait(context.Context) error {
 	p.b.c.mu.Lock()
 	defer p.b.c.mu.Unlock()
@@ -45,7 +47,7 @@ func (p *pending) Wait(context.Context) error {
 
 func (p *pending) over() bool { return p.answered || p.ctx.Err() != nil }
 
-// Publish stores msgs before it returns. After a failure it holds back later messages of the failed keys
+// Publish stores msgs before it returns. After a failure it holds back later messages with the failed keys,
 // until Wait has returned or ctx has ended.
 func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	p := &pending{b: b, ctx: ctx}
@@ -80,7 +82,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []skald.Message, only ...brok
 	return p
 }
 
-// store appends m to its partition. On an error, refused reports whether a retry is useless.
+// store adds m to its partition. If it returns an error, refused is true if a retry would fail too.
 func (b *Broker) store(m *skald.Message, kept *arena, only []broker.Topics) (refused bool, err error) {
 	t := b.c.topics[m.Topic]
 	switch {
@@ -128,7 +130,7 @@ func (b *Broker) hold(m *skald.Message, p *pending) {
 	}
 }
 
-// release removes the calls whose error the caller has received.
+// release removes the calls that no longer hold messages back.
 func (b *Broker) release() {
 	for s, ps := range b.held {
 		ps = slices.DeleteFunc(ps, (*pending).over)
@@ -138,7 +140,7 @@ func (b *Broker) release() {
 	}
 }
 
-// arena stores the bytes of one call's messages in one allocation.
+// arena stores the bytes of all messages of a call in one allocation.
 type arena struct{ left []byte }
 
 func (a *arena) copy(m *skald.Message) skald.Message {
@@ -153,8 +155,8 @@ func (a *arena) copy(m *skald.Message) skald.Message {
 	return out
 }
 
-// bytes copies b and keeps nil. The capacity is limited, so appending to the copy does not overwrite its
-// neighbour.
+// bytes returns a copy of b, or nil if b is nil. It limits the capacity, so that appending to one copy cannot
+// overwrite the next copy.
 func (a *arena) bytes(b []byte) []byte {
 	if b == nil {
 		return nil

@@ -10,26 +10,27 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// Subscription is one member of a group. Kill and Expire exist only for tests.
+// Subscription is one member of a group. Kill and Expire are for tests.
 type Subscription struct {
 	group  *group
 	name   string
 	owner  string
 	topics []*topic
-	resume resumes // nil: partitions begin at the acknowledged position
+	resume resumes // nil if partitions begin at the acknowledged position
 	feed   *feed.Feed[*cursor]
 
-	expired bool // under the cluster's lock
+	expired bool // Expire was called, and Receive was not; guarded by the lock of the cluster
 }
 
 type resumes func(ctx context.Context, partitions []broker.Partition) (broker.Resumed, error)
 
 var _ broker.Subscription = (*Subscription)(nil)
 
-// Ready receives a value when messages or changes of partitions may have arrived.
+// Ready returns a channel that receives a value when messages or changes of partitions may have arrived.
 func (s *Subscription) Ready() <-chan struct{} { return s.feed.Ready() }
 
-// Receive returns what has arrived: changes of partitions, then messages, from the partitions in turn.
+// Receive returns changes of partitions and messages that have arrived. It takes messages from the partitions
+// in turn.
 func (s *Subscription) Receive(ctx context.Context, max int) (broker.Batch, error) {
 	mu := s.lock()
 	defer func() { mu() }()
@@ -38,7 +39,7 @@ func (s *Subscription) Receive(ctx context.Context, max int) (broker.Batch, erro
 		s.group.rejoin(s)
 	}
 	if gained := s.gained(); s.feed.EndReason() == nil && s.resume != nil && len(gained) > 0 {
-		mu() // resume may call the broker
+		mu() // unlock, because resume may call the broker
 		told, err := s.resume(ctx, gained)
 		mu = s.lock()
 		if gone := s.feed.EndReason(); gone != nil || err != nil {
@@ -49,7 +50,7 @@ func (s *Subscription) Receive(ctx context.Context, max int) (broker.Batch, erro
 	return s.feed.Next(max)
 }
 
-// gained returns the partitions that the subscription has not yet reported as gained.
+// gained returns the partitions that Receive has not yet reported as gained.
 func (s *Subscription) gained() (out []broker.Partition) {
 	for _, c := range s.feed.Untold() {
 		told := c.Partition
@@ -59,7 +60,7 @@ func (s *Subscription) gained() (out []broker.Partition) {
 	return out
 }
 
-// begin moves newly gained partitions to their beginnings.
+// begin moves the gained partitions to their first positions, by the rule of feed.Facts.
 func (s *Subscription) begin(told broker.Resumed) {
 	known := s.group.known()
 	for _, c := range s.feed.Untold() {
@@ -77,7 +78,7 @@ func (s *Subscription) begin(told broker.Resumed) {
 	}
 }
 
-// begin makes position to the next one: it acknowledges everything before, and nothing after.
+// begin sets the next position of c. It acknowledges all messages before that position, and none after it.
 func (c *cursor) begin(to int64) {
 	for p := to; p < c.acked; p++ {
 		if c.tries == nil {
@@ -88,7 +89,7 @@ func (c *cursor) begin(to int64) {
 	c.acked, c.next = to, to
 }
 
-// Len returns the number of messages that the group has not received.
+// Len returns the number of messages that the owner has not received.
 func (c *cursor) Len() int { return int(c.partition.end() - c.next) }
 
 // Take appends the next n deliveries to out.
@@ -105,7 +106,7 @@ func (c *cursor) Take(out []broker.Delivery, n int) []broker.Delivery {
 	return out
 }
 
-// renew replaces the topic that had t's name before.
+// renew replaces the earlier topic with the name of t. It returns false if s does not read such a topic.
 func (s *Subscription) renew(t *topic) bool {
 	at := slices.IndexFunc(s.topics, func(old *topic) bool { return old.name == t.name && old != t })
 	if at >= 0 {
@@ -120,7 +121,7 @@ func (s *Subscription) gain(c *cursor) {
 	s.feed.Gain(c)
 }
 
-// Ack immediately acknowledges those of ds whose partitions are still owned.
+// Ack acknowledges ds immediately. It ignores deliveries of partitions that the member has lost.
 func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	mu := s.lock()
 	defer mu()
@@ -130,7 +131,7 @@ func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	for i := range ds {
 		d := &ds[i]
 		if i+1 < len(ds) && ds[i+1].Partition == d.Partition && ds[i+1].Position > d.Position {
-			continue // covered by the next one
+			continue // the next delivery acknowledges this one too
 		}
 		if c, owned := s.feed.Find(d.Partition); owned {
 			c.ack(d.Position+1, s.group.c.opts.Retain)
@@ -139,7 +140,7 @@ func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	return nil
 }
 
-// Alarm returns "".
+// Alarm returns "", because this broker always accepts messages.
 func (*Subscription) Alarm() string { return "" }
 
 // Pause stops deliveries from partitions until Resume, or until they are lost.
@@ -148,7 +149,7 @@ func (s *Subscription) Pause(partitions ...string) { s.feed.Pause(partitions...)
 // Resume restarts deliveries from partitions.
 func (s *Subscription) Resume(partitions ...string) { s.feed.Resume(partitions...) }
 
-// Close leaves the group. Its partitions have new owners when it returns.
+// Close leaves the group. The partitions have new owners when it returns.
 func (s *Subscription) Close(context.Context) error {
 	mu := s.lock()
 	defer mu()
@@ -156,16 +157,16 @@ func (s *Subscription) Close(context.Context) error {
 	return nil
 }
 
-// Kill simulates a crash of this member: its partitions move immediately, its unacknowledged messages are
-// redelivered to others, and its calls return an error that wraps broker.ErrClosed.
+// Kill simulates a crash of this member. Its partitions move immediately, and other members receive its
+// unacknowledged messages. Its calls return an error that wraps broker.ErrClosed.
 func (s *Subscription) Kill() {
 	mu := s.lock()
 	defer mu()
 	s.leave(false, broker.ErrClosed)
 }
 
-// Expire simulates a long pause: the group considers this member dead and moves its partitions. The next
-// Receive joins again, and reports the partitions as lost, not cleanly.
+// Expire simulates a long pause of this member. The group moves its partitions to other members. The next
+// Receive joins the group again, and reports the partitions as lost, with Clean false.
 func (s *Subscription) Expire() {
 	mu := s.lock()
 	defer mu()

@@ -10,10 +10,10 @@ type topic struct {
 	name       string
 	id         string
 	partitions []*partition
-	next       int // partition of the last message without a key
+	next       int // the partition of the last message without a key
 }
 
-// partition is an ordered log. Position p is log[p-base].
+// partition is an ordered log. The message at position p is log[p-base].
 type partition struct {
 	name    string
 	base    int64
@@ -29,7 +29,7 @@ func newTopic(name, id string, partitions int) *topic {
 	return t
 }
 
-// partitionOf hashes keys by FNV-1a, and rotates for messages without a key.
+// partitionOf selects the partition of a key by FNV-1a. Messages without a key go to the partitions in turn.
 func (t *topic) partitionOf(key []byte) *partition {
 	if key == nil {
 		t.next = (t.next + 1) % len(t.partitions)
@@ -53,8 +53,8 @@ func (l *partition) append(m skald.Message) {
 	}
 }
 
-// trim removes messages beyond retain that every group has acknowledged. It copies the log only if it
-// removes at least half of it.
+// trim removes messages that all groups have acknowledged, except the last retain messages. It copies the log
+// only if it can remove at least half of it.
 func (l *partition) trim(retain int) {
 	if retain < 0 {
 		return

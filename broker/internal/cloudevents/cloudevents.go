@@ -1,9 +1,10 @@
-// Package cloudevents maps messages to broker headers and back: CloudEvents in binary mode, with the
-// extensions partitionkey, sequence, correlationid, causationid and traceparent. A Style describes the
-// differences between brokers. envelope.go maps to the headers and fields of existing topics.
+// Package cloudevents maps messages to headers of a broker and back. The format is CloudEvents in binary
+// mode, with the extensions partitionkey, sequence, correlationid, causationid and traceparent. A Style
+// describes the differences between brokers. The file envelope.go supports the headers and JSON fields of
+// existing topics.
 //
-// The attribute traceparent is the trace of the message's origin. A plain header traceparent is the trace
-// of one hop: it stays among the message's own headers.
+// There are two kinds of traceparent. The attribute is the trace that created the message. A plain header
+// traceparent is the trace of one hop, and is one of the message's own headers.
 package cloudevents
 
 import (
@@ -18,46 +19,49 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Headers that Skald adds if the broker's style is not Exact.
+// Headers that Skald adds if Style.Exact is false.
 const (
 	RawKey  = "Skald-Key"     // the key, if partitionkey cannot represent it
-	NilData = "Skald-Nil"     // the data is nil, not empty
-	Ordered = "Skald-Headers" // JSON, [[name, base64], …]: all headers of the message, in order
+	NilData = "Skald-Nil"     // present if the data is nil, not empty
+	Ordered = "Skald-Headers" // all headers of the message, in order, as JSON: [[name, base64], …]
 )
 
 const specVersion = "1.0"
 
 var (
-	// ErrCannotCarry is wrapped by errors about a message that the broker can never carry.
+	// ErrCannotCarry is wrapped by errors about a message that the broker cannot transport unchanged. A retry
+	// fails too.
 	ErrCannotCarry = errors.New("the broker cannot carry it")
-	// ErrNotText is wrapped by errors about an attribute that is not UTF-8 or contains a zero byte.
+	// ErrNotText is wrapped by errors about an attribute that is not UTF-8, or contains a zero byte.
 	ErrNotText = errors.New("not text")
 
 	errSpecVersion = errors.New("not a version of CloudEvents that this build reads")
 )
 
-// Style describes how one broker's headers carry attributes.
+// Style describes the headers of one broker.
 type Style struct {
-	// Prefixes are the prefixes of attribute names. The first is written, all are read.
+	// Prefixes has the prefixes of attribute names. Encode writes the first prefix, and Decode reads all.
 	Prefixes []string
-	// ContentType is the header of the content type, without prefix. Empty: the attribute datacontenttype.
+	// ContentType is the name of the header of the content type, without a prefix. If it is empty, the
+	// attribute datacontenttype is used.
 	ContentType string
-	// Exact is true if the broker itself carries keys, distinguishes nil from empty data, and keeps all
-	// headers in order. Otherwise the headers RawKey, NilData and Ordered are used.
+	// Exact is true if the broker transports keys, distinguishes nil from empty data, and keeps all headers
+	// in order. Otherwise the headers RawKey, NilData and Ordered are used.
 	Exact bool
-	// LastHeader is true if the broker carries one header of each name. It has no effect if Exact.
+	// LastHeader is true if the broker transports only one header with each name. It has no effect if Exact
+	// is true.
 	LastHeader bool
-	// Escapes is true if values are percent-encoded to visible ASCII, and a raw key is in base64.
+	// Escapes is true if values must be percent-encoded as visible ASCII. A raw key is then in base64.
 	Escapes bool
-	// Plain reports whether the broker carries a header unchanged. It is not called if Exact, nor for
-	// headers of the envelope.
+	// Plain returns true if the broker transports a header unchanged. It is not called if Exact is true, or
+	// for headers of the envelope.
 	Plain func(skald.Header) bool
 }
 
 type attribute int
 
 const (
-	version attribute = iota // written in this order
+	version attribute = iota // headers are written in this order
 	id
 	source
 	kind
@@ -78,10 +82,10 @@ type Codec struct {
 	style  Style
 	names  [attributes]string
 	byName map[string]attribute
-	places *places // nil: CloudEvents
+	places *places // nil if there is no Envelope
 }
 
-// New returns a codec for a style.
+// New returns a codec for the style s.
 func New(s Style) *Codec {
 	c := &Codec{style: s, byName: map[string]attribute{}}
 	bare := [attributes]string{"specversion", "id", "source", "type", "time", "partitionkey", "sequence",
@@ -102,7 +106,7 @@ func New(s Style) *Codec {
 	return c
 }
 
-// Attribute reports whether a header of that name is a CloudEvents attribute.
+// Attribute returns true if a header of that name is a CloudEvents attribute.
 func (c *Codec) Attribute(header string) bool {
 	for _, prefix := range c.style.Prefixes {
 		if strings.HasPrefix(header, prefix) {
@@ -112,7 +116,7 @@ func (c *Codec) Attribute(header string) bool {
 	return false
 }
 
-// field returns the field of a text attribute; nil if the attribute is not text.
+// field returns the field of m for a text attribute, or nil if the attribute is not text.
 func field(m *skald.Message, a attribute) *string {
 	switch a {
 	case id:
@@ -139,15 +143,15 @@ func field(m *skald.Message, a attribute) *string {
 	return nil
 }
 
-// Headers receives the headers of a message. It must copy values.
+// Headers receives the headers of a message. Its methods must copy the values.
 type Headers interface {
 	Text(name, value string)
 	Bytes(name string, value []byte)
-	Time(name string, value time.Time) // value is in UTC; write it as RFC 3339
+	Time(name string, value time.Time) // value is in UTC; the format is RFC 3339
 }
 
-// Encode writes the headers of m and returns the data to send. An error wraps ErrCannotCarry. A message
-// without id, source and type did not come from Skald and is written unchanged.
+// Encode writes the headers of m, and returns the data to send. Its errors wrap ErrCannotCarry. A message
+// without an id, a source and a type is not from Skald; Encode writes it unchanged.
 func (c *Codec) Encode(m *skald.Message, to Headers) (data []byte, err error) {
 	if c.places != nil {
 		return c.mapped(m, to)
@@ -190,12 +194,12 @@ func (c *Codec) Encode(m *skald.Message, to Headers) (data []byte, err error) {
 func (c *Codec) escaped(a attribute, v string) string {
 	if !c.style.Escapes || a == content && c.style.ContentType != "" && Printable(v) &&
 		!strings.Contains(v, "%") {
-		return v // this header is not part of the envelope
+		return v // a content-type header without prefix is not escaped
 	}
 	return escape(v)
 }
 
-// namesAreText refuses headers whose names are not UTF-8, because no broker carries them.
+// namesAreText returns an error if the name of a header is not UTF-8. No broker transports such a name.
 func namesAreText(hs []skald.Header) error {
 	for i := range hs {
 		if !utf8.ValidString(hs[i].Name) {
@@ -205,8 +209,9 @@ func namesAreText(hs []skald.Header) error {
 	return nil
 }
 
-// own writes a message's own headers. Headers that the broker carries unchanged are written directly, so
-// that any client can read them. If not all would arrive unchanged, it also writes all of them in one list.
+// own writes the message's own headers. It writes a header directly if the broker transports it unchanged, so
+// that any client can read it. If this does not preserve all headers and their order, it also writes all
+// headers as one list.
 func (c *Codec) own(hs []skald.Header, to Headers) error {
 	if err := namesAreText(hs); err != nil {
 		return err
@@ -240,11 +245,11 @@ func (c *Codec) own(hs []skald.Header, to Headers) error {
 
 func (c *Codec) plain(h skald.Header) bool {
 	a, ours := c.byName[h.Name]
-	if c.style.Exact { // a content type header is the message's content type, if it has no other
+	if c.style.Exact { // an own content-type header may set the content type
 		return h.Name != Ordered && (!ours || a == content)
 	}
 	return h.Name != "" && !ours && !own(h.Name) && c.style.Plain(h)
 }
 
-// own reports whether Skald adds a header of this name.
+// own returns true if Skald adds headers with this name.
 func own(name string) bool { return name == RawKey || name == NilData || name == Ordered }

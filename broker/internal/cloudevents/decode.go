@@ -14,22 +14,25 @@ import (
 	"github.com/skald-go/skald/internal/fingerprint"
 )
 
-// Header is a header of a broker whose values are strings.
+// Header is a header with a string value.
 type Header struct{ Name, Value string }
 
-// Decode reads headers into m, which already has its topic, its data and, if the broker carries it, its
-// key. at returns the name and the value of a header. Unless the style is Exact, headers may have any
-// order, and m gets them sorted by name. Unknown headers, and attributes that would not be written the same
-// again, become headers of m. If it returns an error, the envelope is broken, and m has all headers
-// unchanged. m shares equal texts with before, the previous message, because source and type rarely differ;
-// nil disables this.
+// Decode reads the headers hs into m. m already has its topic and data, and its key if the broker transports
+// keys. at returns the name and the value of a header.
+//
+// Unknown headers become headers of m. So does an attribute if Encode would write it differently. Unless
+// Style.Exact is true, the headers may be in any order, and those of m are sorted by name. If Decode returns
+// an error, the envelope is broken, and m has all headers unchanged.
+//
+// before is the previous message, or nil. If a text is equal in both messages, they share its memory, because
+// sources and types rarely differ.
 func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V), m,
 	before *skald.Message) (fault error) {
 	empty, list, next, broken, versioned := false, "", version, "", false
 	for i := range hs {
 		name, v := at(&hs[i])
 		if c.style.Exact && name == Ordered && unfolds(string(v)) {
-			// a connector that reads the outbox writes all headers in one
+			// a connector that publishes the outbox writes all headers into this list
 			list = string(v)
 			continue
 		}
@@ -38,7 +41,7 @@ func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V),
 			switch name {
 			case RawKey:
 				var key []byte
-				if key, err = c.rawKey(string(v)); err == nil { // an unreadable key is no key
+				if key, err = c.rawKey(string(v)); err == nil { // without a readable key, m has no key
 					m.Key = key
 				}
 			case NilData:
@@ -50,7 +53,7 @@ func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V),
 			continue
 		}
 		a := c.find(name, next)
-		if a == attributes || a == version && versioned && c.style.Exact { // the first one counts
+		if a == attributes || a == version && versioned && c.style.Exact { // the first version is used
 			m.Headers = append(m.Headers, skald.Header{Name: name, Value: []byte(v)})
 			continue
 		}
@@ -81,8 +84,8 @@ func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V),
 	return fault
 }
 
-// find returns the attribute of a header, or attributes if there is none. Headers mostly arrive in the
-// order of writing, so it tries next first.
+// find returns the attribute of a header, or the constant attributes if there is none. It tries next first,
+// because headers usually arrive in the order of writing.
 func (c *Codec) find(name string, next attribute) attribute {
 	for a := next; a < min(next+3, attributes); a++ {
 		if c.names[a] == name {
@@ -95,8 +98,8 @@ func (c *Codec) find(name string, next attribute) attribute {
 	return attributes
 }
 
-// first returns the fault to report: the first by position, or by name if headers have no order, so that
-// the result is always the same.
+// first selects the error to report. It is the first error by position, or by name if the headers have no
+// order. So the result does not depend on the order of delivery.
 func (c *Codec) first(before error, of, name string, err error) (broken string, fault error) {
 	if err == nil || before != nil && (c.style.Exact || of <= name) {
 		return of, before
@@ -115,7 +118,8 @@ func (c *Codec) rawKey(v string) ([]byte, error) {
 	return []byte(v), nil
 }
 
-// take sets the field of an attribute, if the field is empty.
+// take sets the field of an attribute in m, unless the field is already set. kept is false if the header must
+// become a header of m.
 func take[V string | []byte](c *Codec, a attribute, m, before *skald.Message, v V) (kept bool, err error) {
 	switch a {
 	case version:
@@ -140,7 +144,7 @@ func take[V string | []byte](c *Codec, a attribute, m, before *skald.Message, v 
 	}
 	f := field(m, a)
 	if *f != "" || len(v) == 0 {
-		// attributes are never empty: connectors write NULL as an empty header
+		// Empty means that the attribute is missing: connectors write NULL as an empty header.
 		return len(v) == 0 && c.style.Exact && a != content, nil
 	}
 	if before != nil {
@@ -167,7 +171,7 @@ func (c *Codec) text(v string) string {
 	return v
 }
 
-// asTheyCame returns all headers except those that Skald adds.
+// asTheyCame returns all received headers, except those that Skald adds.
 func asTheyCame[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V)) []skald.Header {
 	out := make([]skald.Header, 0, len(hs))
 	for i := range hs {
@@ -178,7 +182,7 @@ func asTheyCame[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string,
 	return out
 }
 
-// unfolds reports whether list is empty or valid.
+// unfolds returns true if list is empty or a valid value of the header Ordered.
 func unfolds(list string) bool {
 	if list == "" {
 		return true
@@ -187,7 +191,8 @@ func unfolds(list string) bool {
 	return err == nil
 }
 
-// ordered returns the headers in list, and after them headers that other clients have added.
+// ordered returns the headers in list, followed by those of rest that are not in list. Other clients have
+// added the latter.
 func ordered(rest []skald.Header, list string) ([]skald.Header, error) {
 	var told [][2]string
 	if err := cmp.Or(fingerprint.CheckJSON([]byte(list)), json.Unmarshal([]byte(list), &told)); err != nil {

@@ -1,3 +1,5 @@
+// This file reads and writes the envelopes of existing topics (broker.Envelope).
+
 package cloudevents
 
 import (
@@ -16,8 +18,8 @@ import (
 	"github.com/skald-go/skald/internal/fingerprint"
 )
 
-// ParseEnvelope parses the envelope setting of a broker's URL: "cloudevents", "off", or places as in
-// "id:header:message-id,type:json:kind". Nil means CloudEvents.
+// ParseEnvelope parses the option envelope of a broker's URL: "cloudevents", "off", or places such as
+// "id:header:message-id,type:json:kind". It returns nil for CloudEvents.
 func ParseEnvelope(s string) (*broker.Envelope, error) {
 	switch s {
 	case "", "cloudevents":
@@ -39,18 +41,18 @@ func ParseEnvelope(s string) (*broker.Envelope, error) {
 	return out, nil
 }
 
-// places is a parsed Envelope.
+// places is a parsed broker.Envelope.
 type places struct {
 	id, kind, key       place
 	byPosition, byTopic bool
 	source              string
 }
 
-// place is where one attribute is sent; at most one field is set.
+// place is the place of one attribute; at most one of its fields is set.
 type place struct{ header, field string }
 
-// For returns a codec that writes e, and reads it for attributes without CloudEvents header. It returns c
-// if e is nil.
+// For returns a codec that writes the envelope e. It reads attributes from CloudEvents headers first, and
+// then from e. If e is nil, it returns c.
 func (c *Codec) For(e *broker.Envelope) (*Codec, error) {
 	if e == nil {
 		return c, nil
@@ -58,7 +60,7 @@ func (c *Codec) For(e *broker.Envelope) (*Codec, error) {
 	p := &places{source: e.Source, byPosition: e.ID == "position", byTopic: e.Type == "topic"}
 	for _, a := range []struct {
 		name, text string
-		elsewhere  bool // id or type that needs no place
+		elsewhere  bool // the attribute has no header or field
 		to         *place
 	}{{"ID", e.ID, p.byPosition, &p.id}, {"Type", e.Type, p.byTopic, &p.kind},
 		{"Key", e.Key, false, &p.key}} {
@@ -83,12 +85,12 @@ func (c *Codec) For(e *broker.Envelope) (*Codec, error) {
 	return &out, nil
 }
 
-// named reports whether a header of that name can carry an attribute.
+// named returns true if a header of that name can contain an attribute.
 func (c *Codec) named(header string) bool {
 	return c.style.Exact || c.plain(skald.Header{Name: header})
 }
 
-// Mapped reports whether the codec has an Envelope.
+// Mapped returns true if the codec has an Envelope.
 func (c *Codec) Mapped() bool { return c.places != nil }
 
 type placed struct {
@@ -101,9 +103,9 @@ func (p *places) of(m *skald.Message) [3]placed {
 	return [3]placed{{p.id, m.ID, id}, {p.kind, m.Type, kind}, {p.key, string(m.Key), key}}
 }
 
-// writeTombstone writes id and type of a tombstone as CloudEvents attributes if their place is a JSON field,
-// because a tombstone has no fields. Readers of any envelope look for CloudEvents first. The key is sent
-// separately.
+// writeTombstone writes the id and the type of a message without data (a tombstone) as CloudEvents
+// attributes, if their place is a JSON field. A tombstone has no fields, and all readers also read
+// CloudEvents. The key is sent separately.
 func (c *Codec) writeTombstone(m *skald.Message, to Headers) {
 	for _, a := range c.places.of(m) {
 		if m.Data == nil && a.place.field != "" && a.value != "" && a.as != key {
@@ -112,7 +114,7 @@ func (c *Codec) writeTombstone(m *skald.Message, to Headers) {
 	}
 }
 
-// mapped writes m in the mapped envelope.
+// mapped encodes m in the format of the Envelope.
 func (c *Codec) mapped(m *skald.Message, to Headers) (data []byte, err error) {
 	p, own := c.places, m.Headers
 	if err := c.misread(m); err != nil {
@@ -159,8 +161,8 @@ func (c *Codec) mapped(m *skald.Message, to Headers) (data []byte, err error) {
 	return data, c.own(own, to)
 }
 
-// misread refuses a message whose own headers a reader would decode as a CloudEvent with other attributes.
-// A message that was read with the same values passes.
+// misread returns an error if a reader would decode m's own headers as CloudEvents attributes with other
+// values. It accepts headers with the same values, which m has if it was received.
 func (c *Codec) misread(m *skald.Message) error {
 	if !c.style.Exact || m.ID == "" && m.Source == "" && m.Type == "" {
 		return nil
@@ -184,7 +186,7 @@ func (c *Codec) misread(m *skald.Message) error {
 	return nil
 }
 
-// writeRawKey writes a key that no attribute carries. A nil key has no header.
+// writeRawKey writes a key that is in no attribute. It writes no header for a nil key.
 func (c *Codec) writeRawKey(key []byte, to Headers) {
 	switch {
 	case key == nil:
@@ -195,8 +197,8 @@ func (c *Codec) writeRawKey(key []byte, to Headers) {
 	}
 }
 
-// others returns m's own headers without those that an attribute replaces: not every broker keeps two
-// headers of one name in order.
+// others returns m's own headers without those that an attribute replaces, because some brokers do not keep
+// two headers with the same name in order.
 func (p *places) others(m *skald.Message) []skald.Header {
 	taken := func(h skald.Header) bool {
 		for _, a := range p.of(m) {
@@ -214,10 +216,10 @@ func (p *places) others(m *skald.Message) []skald.Header {
 
 func (p *places) inJSON() bool { return p.id.field != "" || p.kind.field != "" || p.key.field != "" }
 
-// data returns m's data with the attributes whose place is a JSON field. keyed reports whether it contains
+// data returns m's data, with the attributes that belong into JSON fields. keyed is true if the data contains
 // the key.
 func (p *places) data(m *skald.Message) (data []byte, keyed bool, err error) {
-	if !p.inJSON() || m.Data == nil { // a tombstone has no fields
+	if !p.inJSON() || m.Data == nil { // a message without data has no fields
 		return m.Data, false, nil
 	}
 	object, err := fields(m.Data)
@@ -232,7 +234,7 @@ func (p *places) data(m *skald.Message) (data []byte, keyed bool, err error) {
 			continue
 		}
 		if is, there := object[a.place.field]; there {
-			// the key is also sent elsewhere
+			// The key may differ here, because it is also sent elsewhere.
 			if v, err := scalar(is); (v == "" || err != nil) && a.place != p.key {
 				return nil, false, fmt.Errorf("%w: the envelope maps to field %q of the value, which exists and is neither a string nor a number",
 					ErrCannotCarry, a.place.field)
@@ -276,8 +278,8 @@ func fields(data []byte) (map[string]json.RawMessage, error) {
 	return object, nil
 }
 
-// Fill reads the mapped envelope into a message that Decode has read, for attributes that are still
-// missing. An error is a broken envelope.
+// Fill reads the attributes that Decode has not found from the places of the Envelope. An error means that
+// the envelope is broken.
 func (c *Codec) Fill(m *skald.Message) error {
 	p := c.places
 	if p == nil {
@@ -286,7 +288,7 @@ func (c *Codec) Fill(m *skald.Message) error {
 	var object map[string]json.RawMessage
 	asked := p.id.field != "" && m.ID == "" || p.kind.field != "" && m.Type == "" ||
 		p.key.field != "" && m.Key == nil
-	if asked && m.Data != nil && (c.style.Exact || len(m.Data) > 0) { // empty data may be a tombstone
+	if asked && m.Data != nil && (c.style.Exact || len(m.Data) > 0) { // if not Exact, empty data may be nil data
 		var err error
 		if object, err = fields(m.Data); err != nil {
 			return fmt.Errorf("read the envelope: the envelope maps to a field of the value: %w", err)
@@ -316,8 +318,8 @@ func (c *Codec) Fill(m *skald.Message) error {
 	return nil
 }
 
-// Origin sets a missing id, and the source of a message with an id but no source. position returns the
-// message's position.
+// Origin sets a missing id to the position, if Envelope.ID is "position". It sets the source of a message
+// that has an id and no source. position returns the position of the message.
 func (c *Codec) Origin(m *skald.Message, position func() string) {
 	p := c.places
 	if p == nil {
@@ -333,8 +335,8 @@ func (c *Codec) Origin(m *skald.Message, position func() string) {
 	}
 }
 
-// value returns the value at p; "" if there is none. The header stays among m's headers, because it belongs
-// to the team.
+// value returns the value at p, or "" if there is none. The header stays in m.Headers, because it is a header
+// of the other program.
 func (p place) value(m *skald.Message, object map[string]json.RawMessage) (string, error) {
 	for _, h := range m.Headers {
 		if p.header == "" || h.Name != p.header {
@@ -355,7 +357,7 @@ func (p place) value(m *skald.Message, object map[string]json.RawMessage) (strin
 	return v, nil
 }
 
-// scalar returns a JSON string or number as text; "" for anything else.
+// scalar returns a JSON string or number as text. It returns "" for other values.
 func scalar(raw json.RawMessage) (string, error) {
 	if len(raw) == 0 {
 		return "", nil

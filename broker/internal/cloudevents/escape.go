@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Printable reports whether a header line carries v unchanged.
+// Printable returns true if a text header transports v unchanged.
 func Printable(v string) bool {
 	control := func(c rune) bool { return c < ' ' || c == 0x7f }
 	return strings.TrimSpace(v) == v && utf8.ValidString(v) && !strings.ContainsFunc(v, control)
@@ -14,7 +14,7 @@ func Printable(v string) bool {
 
 func visible(c byte) bool { return c > ' ' && c < 0x7f && c != '"' && c != '%' }
 
-// escape percent-encodes v to visible ASCII, as the HTTP and NATS bindings require.
+// escape encodes v as visible ASCII with percent signs, as the HTTP and NATS bindings of CloudEvents require.
 func escape(v string) string {
 	for i := range len(v) {
 		if visible(v[i]) {
@@ -33,7 +33,7 @@ func escape(v string) string {
 	return v
 }
 
-// unescape reverses escape. Invalid escapes stay unchanged, because not every client writes escapes.
+// unescape reverses escape. It keeps invalid escapes unchanged, because some clients do not escape values.
 func unescape(v string) string {
 	if !strings.Contains(v, "%") {
 		return v

@@ -8,14 +8,15 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// TypeFromRoute sets m's type to typ, from the routing key or subject, if m has none and typ is text.
+// TypeFromRoute sets m.Type to typ, if m has no type and typ is text. typ comes from a routing key or a
+// subject.
 func TypeFromRoute(m *skald.Message, typ string) {
 	if m.Type == "" && isText(typ) {
 		m.Type = typ
 	}
 }
 
-// NoteRoute sets the route header of m to the routing key or subject. An empty route only removes the
+// NoteRoute sets broker.RouteHeader of m to the routing key or subject. If route is empty, it removes the
 // header.
 func NoteRoute(m *skald.Message, route string) {
 	named := func(h skald.Header) bool { return h.Name == broker.RouteHeader }

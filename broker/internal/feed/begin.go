@@ -1,3 +1,5 @@
+// This file has the rule for the first position of a partition. docs/brokers.md shows it as a table.
+
 package feed
 
 import (
@@ -6,52 +8,52 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Origin selects the position at which a partition begins.
+// Origin is the source of the first position of a partition.
 type Origin int
 
-// Origins.
+// The origins.
 const (
-	Start      Origin = iota // start= of the driver
+	Start      Origin = iota // the option start of the driver
 	Oldest                   // the oldest message that the broker retains
-	First                    // the group's first position in this topic; Oldest if the broker did not store it
+	First                    // the first position of the group in this topic; Oldest if unknown
 	Position                 // the group's position at the broker
 	Checkpoint               // the database's checkpoint
 	Lower                    // the lower of Checkpoint and Position
 )
 
-// Database classifies the database's state of a group.
+// Database classifies the state of a group in its database.
 type Database int
 
-// Databases.
+// The states of a group in its database.
 const (
 	Unasked    Database = iota // the group has no database
-	NoConsumer                 // no checkpoint of the group at all
-	Consumer                   // checkpoints, but none of this partition of this topic, by its id
-	Has                        // a checkpoint of this partition of this topic, by its id
+	NoConsumer                 // the group has no checkpoint
+	Consumer                   // it has checkpoints, but none for this partition of the topic with this id
+	Has                        // it has a checkpoint for this partition of the topic with this id
 )
 
-// Group classifies the broker's state of a group.
+// Group classifies the state of a group at the broker.
 type Group int
 
-// Groups.
+// The states of a group at the broker.
 const (
-	NoGroup Group = iota // no position of the group at all
-	Other                // positions, but none of this partition of this topic, by its id
-	Foreign              // a position that another client stored
-	Own                  // a position that Skald stored
+	NoGroup Group = iota // the group has no position
+	Other                // it has positions, but none for this partition of the topic with this id
+	Foreign              // another client stored its position
+	Own                  // Skald stored its position
 )
 
-// rule selects the beginning of a partition for one combination.
+// rule has the origin for one combination of states.
 type rule struct {
 	Database
 	Group
 	Origin
-	again bool // report the number of messages that are redelivered
+	again bool // count the messages that are delivered again
 }
 
-// rules lists all combinations. Skald writes the checkpoint before the broker's position. So a database
-// without the checkpoint of a position that Skald stored was restored from a backup. A position that
-// another client stored is where that client stopped.
+// rules returns a rule for each combination. Skald stores the checkpoint before the position at the broker.
+// So if a position of Skald has no checkpoint, the database was restored from a backup, and messages must be
+// delivered again. If another client stored the position, the group continues there.
 func rules() []rule {
 	return []rule{
 		{Has, NoGroup, Checkpoint, false},
@@ -76,24 +78,25 @@ func rules() []rule {
 	}
 }
 
-// Facts are the database's and the broker's state when a member gains a partition. None is -1.
+// Facts has the state of a partition in the database and at the broker, when a member gains it.
 type Facts struct {
 	Asked      bool  // the group has a database
 	Consumer   bool  // the database has a checkpoint of the group
-	Checkpoint int64 // of this partition of this topic, or None
+	Checkpoint int64 // the checkpoint of this partition, or None
 
 	Group    bool  // the broker has a position of the group
-	Position int64 // of this partition of this topic, or None
-	Own      bool  // Skald stored it
-	First    int64 // the first position that Skald stored there, or None
+	Position int64 // the position of this partition, or None
+	Own      bool  // Skald stored Position
+	First    int64 // the first position of the group in this partition, or None
 
-	Oldest, End int64 // range that the broker retains; End is math.MaxInt64 if unknown
+	Oldest, End int64 // the range of retained positions; End is math.MaxInt64 if unknown
 }
 
-// None means no position.
+// None is the value of an unknown position.
 const None = -1
 
-// FactsOf returns the facts from the database's answer about a partition.
+// FactsOf returns Facts with the state of a partition in the database. asked is true if the group has a
+// database.
 func FactsOf(asked bool, told broker.Resumed, partition string) Facts {
 	f := Facts{Asked: asked, Consumer: told.Known, Checkpoint: None, Position: None, First: None}
 	if at, has := told.Checkpoints[partition]; has {
@@ -126,8 +129,8 @@ func (f *Facts) group() Group {
 	return NoGroup
 }
 
-// Origin returns where the partition begins. again is true if messages are redelivered for which the
-// database has no checkpoint.
+// Origin returns the source of the first position. again is true if the member must report messages that are
+// delivered again.
 func (f *Facts) Origin() (o Origin, again bool) {
 	for _, r := range rules() {
 		if r.Database == f.database() && r.Group == f.group() {
@@ -137,8 +140,8 @@ func (f *Facts) Origin() (o Origin, again bool) {
 	return Oldest, true // unreachable: each combination has a rule
 }
 
-// Begin returns the position at which the partition begins, or None for start=. again is the number of
-// positions that are redelivered.
+// Begin returns the first position, or None if the option start applies. again is the number of positions
+// that are delivered again.
 func (f *Facts) Begin() (at, again int64) {
 	o, counts := f.Origin()
 	switch o {

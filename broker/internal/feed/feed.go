@@ -1,6 +1,6 @@
-// Package feed is the receiving side of a subscription, shared by all drivers. It tracks the partitions of
-// a member, prefetched messages, pauses, and the changes that the next Receive reports; it serves
-// partitions in turn. A driver adds how its broker assigns, reads and acknowledges partitions.
+// Package feed has the code for subscriptions that all drivers share. A Feed has the partitions of a member,
+// their prefetched messages, and the changes that the next Receive reports. It delivers messages from the
+// partitions in turn. The drivers assign, read and acknowledge partitions.
 package feed
 
 import (
@@ -11,55 +11,56 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Holding is a partition of a member, from one gain to one loss. Drivers embed it.
+// Holding is a partition that a member owns, until the member loses it. Drivers embed it in their type of a
+// partition.
 type Holding struct {
-	broker.Partition // as it is reported when gained
+	broker.Partition // reported when the member gains it
 	Topic            string
 	Index            int
-	Waiting          bool  // its beginning is unknown yet, so it is not reported
+	Waiting          bool  // the first position is unknown yet, so the gain is not reported
 	Told             int64 // the last position that was delivered
 	Acked            int64 // the last position that was acknowledged
 	paused           bool
 }
 
-// Base returns p itself.
+// Base returns p. With it, a Feed gets the Holding that a driver's type embeds.
 func (p *Holding) Base() *Holding { return p }
 
-// Paused reports whether deliveries are paused.
+// Paused returns true if deliveries are paused.
 func (p *Holding) Paused() bool { return p.paused }
 
 func (p *Holding) compare(q *Holding) int {
 	return cmp.Or(cmp.Compare(p.Topic, q.Topic), cmp.Compare(p.Index, q.Index), cmp.Compare(p.Name, q.Name))
 }
 
-// Owned is a driver's partition with its prefetched messages.
+// Owned is the type of a driver's partition, with its prefetched messages.
 type Owned interface {
 	comparable
 	Base() *Holding
 	// Len returns the number of prefetched messages.
 	Len() int
-	// Take removes the first n of them and appends them to out; n is at most Len.
+	// Take removes the first n prefetched messages, and appends them to out. n is at most Len.
 	Take(out []broker.Delivery, n int) []broker.Delivery
 }
 
-// change is the change of a partition since the last Receive: lost, then gained, each at most once.
+// change has the changes of a partition since the last Receive: it was lost, then gained, or one of both.
 type change struct {
 	of                    Holding
 	lost, unclean, gained bool
 }
 
-// Feed has the partitions of one member. It shares its driver's lock: Ready, Receive, Pause, Resume,
-// Owned and Fail take it; the caller of any other method holds it.
+// Feed has the partitions of one member. mu is the lock of the driver. Ready, Wake, Receive, Pause, Resume,
+// Owned and Fail must be called without the lock. All other methods must be called with it.
 type Feed[O Owned] struct {
 	mu      *sync.Mutex
 	ready   chan struct{}
 	owned   []O // by topic and index
 	byName  map[string]O
-	turn    int // the partition to deliver first, so that a full one does not starve the others
+	turn    int // the index of the next partition to deliver from
 	changes map[string]*change
 	missed  []broker.Missed
-	fault   error // the next Receive returns it
-	gone    error // all calls return it
+	fault   error // the error that the next Receive returns
+	gone    error // the error that all calls return after End
 }
 
 // New returns a feed without partitions.
@@ -68,13 +69,13 @@ func New[O Owned](mu *sync.Mutex) *Feed[O] {
 		changes: map[string]*change{}}
 }
 
-// Ready receives a value when messages or changes may have arrived.
+// Ready returns a channel that receives a value when messages or changes may have arrived.
 func (f *Feed[O]) Ready() <-chan struct{} { return f.ready }
 
-// Wake gives Ready a value. It needs no lock.
+// Wake sends a value to the channel of Ready. It needs no lock.
 func (f *Feed[O]) Wake() { Signal(f.ready) }
 
-// Signal sends to c, a channel with a buffer of one, unless it is full.
+// Signal sends a value to c, which has a buffer of one value. It does nothing if the buffer is full.
 func Signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -82,14 +83,15 @@ func Signal(c chan struct{}) {
 	}
 }
 
-// Receive returns the error of Fail, or else changes of partitions and at most max messages.
+// Receive returns the error of Fail, if there is one. Otherwise it returns changes of partitions, and at most
+// max messages.
 func (f *Feed[O]) Receive(max int) (broker.Batch, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.Next(max)
 }
 
-// Next is Receive with the lock held.
+// Next works like Receive. The caller holds the lock.
 func (f *Feed[O]) Next(max int) (broker.Batch, error) {
 	if f.gone != nil {
 		return broker.Batch{}, f.gone
@@ -131,7 +133,8 @@ func (f *Feed[O]) deliverable() (n int) {
 	return n
 }
 
-// takeChanges returns the changes to report, and clears them.
+// takeChanges returns the changes of partitions, and clears them. Gained partitions with Waiting stay for a
+// later Receive.
 func (f *Feed[O]) takeChanges() (b broker.Batch) {
 	b.Missed, f.missed = f.missed, nil
 	if len(f.changes) == 0 {
@@ -152,7 +155,7 @@ func (f *Feed[O]) takeChanges() (b broker.Batch) {
 		}
 		switch o, there := f.Find(c.of.Name); {
 		case there && o.Base().Waiting:
-			f.changes[c.of.Name] = &change{of: c.of, gained: true} // reported by a later Receive
+			f.changes[c.of.Name] = &change{of: c.of, gained: true} // a later Receive reports it
 		case there:
 			told := o.Base().Partition
 			told.Clean = true
@@ -173,7 +176,8 @@ func (f *Feed[O]) Gain(os ...O) {
 	f.Wake()
 }
 
-// Lose removes a partition and its prefetched messages. Returns false if it was not owned.
+// Lose removes a partition and its prefetched messages. It returns false if the member did not own the
+// partition.
 func (f *Feed[O]) Lose(o O, clean bool) bool {
 	at := slices.Index(f.owned, o)
 	if at < 0 {
@@ -183,7 +187,7 @@ func (f *Feed[O]) Lose(o O, clean bool) bool {
 	if o.Base().paused = false; f.byName[o.Base().Name] == o {
 		delete(f.byName, o.Base().Name)
 	}
-	if c := f.change(o.Base()); c.gained { // the gain was not reported, so the loss is not either
+	if c := f.change(o.Base()); c.gained { // neither the gain nor the loss is reported
 		c.gained = false
 	} else {
 		c.lost, c.unclean = true, !clean
@@ -201,7 +205,7 @@ func (f *Feed[O]) change(p *Holding) *change {
 	return c
 }
 
-// Untold returns the partitions that the next Receive reports as gained.
+// Untold returns the partitions whose gain Receive has not reported yet.
 func (f *Feed[O]) Untold() (out []O) {
 	for _, o := range f.owned {
 		if c := f.changes[o.Base().Name]; c != nil && c.gained {
@@ -211,13 +215,13 @@ func (f *Feed[O]) Untold() (out []O) {
 	return out
 }
 
-// Find returns the partition of that name, if the member owns it.
+// Find returns the partition with that name. owned is false if the member does not own it.
 func (f *Feed[O]) Find(name string) (o O, owned bool) {
 	o, owned = f.byName[name]
 	return o, owned
 }
 
-// All returns the member's partitions, by topic and index.
+// All returns the partitions of the member, by topic and index.
 func (f *Feed[O]) All() []O { return f.owned }
 
 // Owned returns a copy of All. It takes the lock.
@@ -227,9 +231,9 @@ func (f *Feed[O]) Owned() []O {
 	return slices.Clone(f.owned)
 }
 
-// Ack acknowledges ds and all earlier deliveries of their partitions. It ignores deliveries of an earlier
-// ownership. It returns each partition with progress once, for any order of ds: RabbitMQ closes the channel
-// after a repeated acknowledgement.
+// Ack acknowledges ds and all earlier deliveries of their partitions. It ignores deliveries of lost
+// partitions. It returns the partitions in which this acknowledges new messages, each partition once.
+// Otherwise the RabbitMQ driver would acknowledge a message twice, and RabbitMQ would close the channel.
 func (f *Feed[O]) Ack(ds []broker.Delivery) (moved []O, err error) {
 	if f.gone != nil {
 		return nil, f.gone
@@ -237,7 +241,7 @@ func (f *Feed[O]) Ack(ds []broker.Delivery) (moved []O, err error) {
 	for i := range ds {
 		d := &ds[i]
 		if i+1 < len(ds) && ds[i+1].Partition == d.Partition && ds[i+1].Position > d.Position {
-			continue // covered by the next one
+			continue // the next delivery acknowledges this one too
 		}
 		o, owned := f.Find(d.Partition)
 		if !owned {
@@ -253,11 +257,11 @@ func (f *Feed[O]) Ack(ds []broker.Delivery) (moved []O, err error) {
 	return moved, nil
 }
 
-// Pause stops deliveries from partitions until Resume, or until they are lost. It returns those that were
-// not paused before.
+// Pause stops deliveries from partitions until Resume, or until the member loses them. It returns the
+// partitions that were not paused before.
 func (f *Feed[O]) Pause(names ...string) []O { return f.pause(true, names) }
 
-// Resume restarts deliveries. It returns the partitions that were paused.
+// Resume restarts deliveries from partitions. It returns the partitions that were paused.
 func (f *Feed[O]) Resume(names ...string) []O {
 	defer f.Wake()
 	return f.pause(false, names)
@@ -275,7 +279,7 @@ func (f *Feed[O]) pause(on bool, names []string) (changed []O) {
 	return changed
 }
 
-// Miss makes the next Receive report messages that the broker removed unread.
+// Miss makes the next Receive report messages that the broker removed before the group read them.
 func (f *Feed[O]) Miss(m broker.Missed) {
 	f.missed = append(f.missed, m)
 	f.Wake()
@@ -288,14 +292,14 @@ func (f *Feed[O]) Fail(err error) {
 	f.SetFault(err)
 }
 
-// SetFault is Fail with the lock held.
+// SetFault works like Fail. The caller holds the lock.
 func (f *Feed[O]) SetFault(err error) {
 	f.fault = err
 	f.Wake()
 }
 
-// End makes all further calls return why, or the reason of an earlier End. Returns false if it was called
-// before.
+// End makes all later calls return why. If End was called before, it returns false and keeps the earlier
+// reason.
 func (f *Feed[O]) End(why error) bool {
 	f.Wake()
 	if f.gone != nil {
@@ -305,10 +309,10 @@ func (f *Feed[O]) End(why error) bool {
 	return true
 }
 
-// EndReason returns the reason of End; nil before.
+// EndReason returns the reason of End, or nil before End.
 func (f *Feed[O]) EndReason() error { return f.gone }
 
-// Clear removes all partitions without reporting it.
+// Clear removes all partitions. Receive does not report this.
 func (f *Feed[O]) Clear() {
 	f.owned = nil
 	clear(f.byName)

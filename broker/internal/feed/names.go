@@ -1,4 +1,4 @@
-// Rules for names of topics, groups and partitions that drivers share.
+// This file has the rules for names of topics, groups and partitions.
 
 package feed
 
@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// OK reports whether name can name a topic, a group or a member: 1 to 249 of A-Z a-z 0-9 . _ -.
+// OK returns true if name is valid for a topic, a group or a member: 1 to 249 characters of A-Z a-z 0-9 . _
+// -.
 func OK(name string) bool {
 	other := func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' &&
@@ -17,16 +18,17 @@ func OK(name string) bool {
 	return name != "" && len(name) <= 249 && !strings.ContainsFunc(name, other)
 }
 
-// Partition returns the name of a topic's partition, "orders/3".
+// Partition returns the name of a partition, such as "orders/3".
 func Partition(topic string, index int) string { return topic + "/" + strconv.Itoa(index) }
 
-// PartitionOf returns the partition of a key among n, by FNV-1a, for brokers without partitioning.
+// PartitionOf returns the partition of a key among n partitions, by its FNV-1a hash. It is for brokers that
+// do not select partitions themselves.
 func PartitionOf(key []byte, n int) int {
 	h := fnv.New32a()
 	_, _ = h.Write(key)
 	return int(h.Sum32() % uint32(n))
 }
 
-// LargestPayload is the outbox's limit for data, headers and key of a message, in bytes. A broker with a
-// lower limit refuses messages that the outbox accepts.
+// LargestPayload is the largest size of data, headers and key, in bytes, that the outbox accepts. A broker
+// with a lower limit refuses some messages of the outbox.
 const LargestPayload = 921_600 + 16<<10 + 2<<10

@@ -1,5 +1,6 @@
-// Owners of groups. Members publish the database and schema that they work for. Otherwise two services with
-// the same consumer name would take each other's messages.
+// This file prevents two databases from sharing a group. Each member publishes the database and schema that
+// it works for. Otherwise two services with the same consumer name would each receive only a part of the
+// messages.
 
 package feed
 
@@ -11,16 +12,16 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Claim is the information that a member publishes to the others of its group.
+// Claim is the information about its database that a member publishes to its group.
 type Claim struct {
 	Member    string `json:"-"`
 	SessionID string `json:"-"`
-	Owner     string `json:"owner,omitempty"`   // broker.Group.Owner; empty: accepts any owner
-	Settled   bool   `json:"settled,omitempty"` // it found no member of another owner, and takes partitions
+	Owner     string `json:"owner,omitempty"`   // broker.Group.Owner; "" accepts any owner
+	Settled   bool   `json:"settled,omitempty"` // the member found no other owner, and takes partitions
 }
 
-// before reports whether c takes precedence over d: a settled claim does, then the smaller session id. So
-// all members with the same claims choose the same owner.
+// before returns true if c takes precedence over d. A settled claim takes precedence, and then the smaller
+// session id. So all members that see the same claims choose the same owner.
 func (c Claim) before(d Claim) bool {
 	if c.Settled != d.Settled {
 		return c.Settled
@@ -43,16 +44,16 @@ func Check(group string, mine Claim, others []Claim) error {
 		group, cmp.Or(first.Member, "without a name"), broker.ErrOwner)
 }
 
-// Same reports whether members with these owners may share a group.
+// Same returns true if members with these owners may share a group.
 func Same(a, b string) bool { return a == "" || b == "" || a == b }
 
-// OwnerDatabase is the owner of a group as the broker stores it.
+// OwnerDatabase is the owner of a group in the form that the broker stores.
 type OwnerDatabase struct {
-	ID   string `json:"database,omitempty"` // empty: none
-	Name string `json:"name,omitempty"`     // for people
+	ID   string `json:"database,omitempty"` // "" if the group has no owner
+	Name string `json:"name,omitempty"`     // a readable name
 }
 
-// mostName limits the stored name, in bytes: Kafka's limit for everything is 4,096.
+// mostName limits the stored name, in bytes. Kafka stores it in metadata of at most 4,096 bytes.
 const mostName = 200
 
 // StoredOwner returns the owner to store for g.
@@ -64,7 +65,7 @@ func StoredOwner(g *broker.Group) OwnerDatabase {
 	return OwnerDatabase{ID: g.Owner, Name: name}
 }
 
-// Belongs returns an error if a group belongs to another database than g's.
+// Belongs returns an error if the group has another owner than g.Owner.
 func Belongs(g *broker.Group, to OwnerDatabase) error {
 	if g.Owner == "" || to.ID == "" || to.ID == g.Owner {
 		return nil
@@ -73,8 +74,8 @@ func Belongs(g *broker.Group, to OwnerDatabase) error {
 		RequesterName: g.OwnerName}
 }
 
-// Adoptable reports whether g may adopt a group of owner from. It returns an error if the group belongs to
-// a third owner.
+// Adoptable returns true if the group belongs to the owner from, so that g may adopt it. It returns an error
+// if the group belongs to a third owner.
 func Adoptable(g *broker.Group, to OwnerDatabase, from string) (bool, error) {
 	if to.ID == from {
 		return true, nil

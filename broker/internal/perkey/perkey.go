@@ -1,7 +1,9 @@
 // Package perkey implements the contract of broker.Publisher for a broker that answers each message
-// separately. At most one message of a key is unanswered at any time; messages of other keys are sent
-// concurrently. A message that fails holds back all later ones of its key until its caller has received the
-// error.
+// separately. At most one message of a key is unanswered at a time. Messages of other keys are sent in
+// parallel. A failed message holds back all later messages of its key until its caller has the error.
+//
+// A line is the queue of the unanswered messages of one key. The driver sends the first message of each line.
+// A message is flying from the time when it is sent until its answer.
 package perkey
 
 import (
@@ -21,14 +23,15 @@ import (
 type Kind int
 
 const (
-	Failed  Kind = iota // worth a retry
-	Refused             // a retry would get the same answer
+	Failed  Kind = iota // a retry may succeed
+	Refused             // a retry would fail too
 	Outage              // the state of the message is unknown
 )
 
+// maxBytesFlying is the total size of flying messages above which no message is sent, in bytes.
 const maxBytesFlying = 16 << 20
 
-// Item is a message of a call in progress; M is its encoded form.
+// Item is a message of a call in progress. M is the type of its encoded form.
 type Item[M any] struct {
 	Topic  string
 	Type   string
@@ -37,11 +40,11 @@ type Item[M any] struct {
 	Only   string // the expected id of the topic, if Fenced
 	Fenced bool
 	Out    M
-	Err    error // why it cannot be encoded
+	Err    error // the error of encoding it, or nil
 
 	call *call[M]
 	line *line[M]
-	at   int
+	at   int // index in the call
 
 	token    uint64
 	size     int
@@ -53,37 +56,37 @@ func (it *Item[M]) Context() context.Context { return it.call.ctx }
 
 type lineKey struct{ topic, key string }
 
-// line is the queue of unanswered messages of one key. The first is sent, the others wait.
+// line is the queue of the unanswered messages of one key. The first message is sent, and the others wait.
 type line[M any] struct {
 	key   lineKey
-	loose bool // a message without a key: its line has no successors
+	loose bool // the line is for one message without a key
 	queue []*Item[M]
-	held  []*call[M] // failed calls whose error the caller has not received
+	held  []*call[M] // failed calls that hold back messages of this line
 }
 
-// Lines has all lines of a driver and shares the driver's lock. The caller holds the lock, except for
-// Publish and the methods of Pending.
+// Lines has all lines of a driver, and uses the driver's lock. The caller holds the lock, except for Publish
+// and the methods of broker.Pending.
 type Lines[M any] struct {
-	name   string // lines with a first message to send
+	name   string // the name of the broker
 	mu     *sync.Mutex
 	rouse  func()
 	lines  map[lineKey]*line[M]
-	ready  []*line[M] // whose first message is to be sent
+	ready  []*line[M] // lines with a first message to send
 	flying map[uint64]*Item[M]
-	bytes  int // total size of flying
+	bytes  int // total size of the flying messages
 	token  uint64
 	closed bool
-	// silent has the topics that do not answer, and the time of the next attempt.
+	// silent maps topics that do not answer to the time of the next attempt.
 	silent map[string]time.Time
 }
 
-// New returns lines for the broker of that name. It calls rouse when Next may return a message.
+// New returns lines for the broker with that name. It calls rouse when Next may return a message.
 func New[M any](name string, mu *sync.Mutex, rouse func()) *Lines[M] {
 	return &Lines[M]{name: name, mu: mu, rouse: rouse, lines: map[lineKey]*line[M]{},
 		flying: map[uint64]*Item[M]{}, silent: map[string]time.Time{}}
 }
 
-// Publish queues msgs after earlier ones.
+// Publish queues msgs after the messages of earlier calls.
 func (ls *Lines[M]) Publish(ctx context.Context, msgs []skald.Message, only []broker.Topics,
 	encode func(*skald.Message) (M, error)) broker.Pending {
 	c := &call[M]{lines: ls, ctx: ctx, done: make(chan struct{}), left: len(msgs)}
@@ -134,7 +137,7 @@ func (ls *Lines[M]) queue(it *Item[M]) {
 	}
 }
 
-// Next returns a message to send; nil if there is none, or if most messages are unanswered already.
+// Next returns a message to send. It returns nil if there is none, or if at least most messages are flying.
 func (ls *Lines[M]) Next(most int) *Item[M] {
 	if len(ls.ready) == 0 || ls.closed || len(ls.flying) >= most || ls.bytes >= maxBytesFlying {
 		return nil
@@ -144,17 +147,17 @@ func (ls *Lines[M]) Next(most int) *Item[M] {
 	return l.queue[0]
 }
 
-// First makes it the next message again.
+// First puts it back, as the next message to send.
 func (ls *Lines[M]) First(it *Item[M]) { ls.ready = slices.Insert(ls.ready, 0, it.line) }
 
-// SendLast makes it the last of the messages to send.
+// SendLast puts it back, as the last message to send.
 func (ls *Lines[M]) SendLast(it *Item[M]) {
 	ls.ready = append(ls.ready, it.line)
 	ls.rouse()
 }
 
-// Launch records that a message of size bytes was sent and must be answered before deadline. It returns the
-// message's token.
+// Launch records that it, a message of size bytes, is sent. The broker must answer before deadline. Launch
+// returns a token that identifies the message.
 func (ls *Lines[M]) Launch(it *Item[M], size int, deadline time.Time) (token uint64) {
 	ls.token++
 	it.token, it.size, it.deadline = ls.token, size, deadline
@@ -163,20 +166,21 @@ func (ls *Lines[M]) Launch(it *Item[M], size int, deadline time.Time) (token uin
 	return it.token
 }
 
-// Flying returns the unanswered messages. The caller may call Land for them.
+// Flying returns the flying messages. The caller may call Land for them during the iteration.
 func (ls *Lines[M]) Flying() iter.Seq[*Item[M]] { return maps.Values(ls.flying) }
 
-// Aloft returns the message with that token; nil if it was answered or its deadline has passed.
+// Aloft returns the flying message with that token. It returns nil if the message was answered, or if its
+// deadline has passed.
 func (ls *Lines[M]) Aloft(token uint64) *Item[M] { return ls.flying[token] }
 
-// Land removes it from the unanswered messages. Done, Fail or Again must follow.
+// Land removes it from the flying messages. The caller then calls Done, Fail, First or SendLast.
 func (ls *Lines[M]) Land(it *Item[M]) {
 	delete(ls.flying, it.token)
 	ls.bytes -= it.size
 	ls.rouse()
 }
 
-// Down lands and fails it, unless it was answered already.
+// Down calls Land and Fail for it, unless the message is not flying any more.
 func (ls *Lines[M]) Down(it *Item[M], k Kind, err error) {
 	if ls.flying[it.token] == it {
 		ls.Land(it)
@@ -184,7 +188,7 @@ func (ls *Lines[M]) Down(it *Item[M], k Kind, err error) {
 	}
 }
 
-// Overdue fails all messages after their deadline, with the error of why.
+// Overdue fails the flying messages with a passed deadline. why returns their error.
 func (ls *Lines[M]) Overdue(now time.Time, why func(*Item[M]) error) {
 	for it := range ls.Flying() {
 		if now.After(it.deadline) {
@@ -193,7 +197,7 @@ func (ls *Lines[M]) Overdue(now time.Time, why func(*Item[M]) error) {
 	}
 }
 
-// waits reports whether an unanswered message has a deadline before late.
+// waits returns true if a flying message has a deadline before late.
 func (ls *Lines[M]) waits(late time.Time) bool {
 	for it := range ls.Flying() {
 		if it.deadline.Before(late) {
@@ -203,7 +207,8 @@ func (ls *Lines[M]) waits(late time.Time) bool {
 	return false
 }
 
-// silence fails the unanswered messages with a deadline before late. Their topics are silent until then.
+// silence fails the flying messages with a deadline before late. Their topics count as silent until the time
+// until.
 func (ls *Lines[M]) silence(late, until time.Time) {
 	for it := range ls.Flying() {
 		if it.deadline.Before(late) {
@@ -213,8 +218,8 @@ func (ls *Lines[M]) silence(late, until time.Time) {
 	}
 }
 
-// isSilent reports whether a topic does not answer. It returns false for one message in each interval, as a
-// retry.
+// isSilent returns true if a topic does not answer. After each interval it returns false once, so that one
+// message tests the topic.
 func (ls *Lines[M]) isSilent(topic string, now time.Time, every time.Duration) bool {
 	until, silent := ls.silent[topic]
 	if silent && !now.Before(until) {
@@ -224,7 +229,7 @@ func (ls *Lines[M]) isSilent(topic string, now time.Time, every time.Duration) b
 	return silent
 }
 
-// Done answers it successfully and makes the next message of its key ready.
+// Done reports to the caller that it is durable. The next message of its line can then be sent.
 func (ls *Lines[M]) Done(it *Item[M]) {
 	l := it.line
 	delete(ls.silent, it.Topic)
@@ -237,7 +242,7 @@ func (ls *Lines[M]) Done(it *Item[M]) {
 	ls.forget(l)
 }
 
-// Fail answers it with err, and holds back all later messages of its line.
+// Fail reports err to the caller of it, and holds back all later messages of its line.
 func (ls *Lines[M]) Fail(it *Item[M], k Kind, err error) {
 	l := it.line
 	behind := l.queue[1:]
@@ -255,17 +260,17 @@ func (ls *Lines[M]) forget(l *line[M]) {
 	}
 }
 
-// Shut closes the lines. Returns false if they were closed already.
+// Shut closes the lines. It returns false if they were closed already.
 func (ls *Lines[M]) Shut() bool {
 	was := ls.closed
 	ls.closed = true
 	return !was
 }
 
-// Closed reports whether Shut was called.
+// Closed returns true after Shut.
 func (ls *Lines[M]) Closed() bool { return ls.closed }
 
-// End answers all remaining messages with an outage. Nothing may be sent any more.
+// End answers all remaining messages with an outage. The driver must send no message after it.
 func (ls *Lines[M]) End() {
 	for it := range ls.Flying() {
 		ls.Down(it, Outage, broker.ErrClosed)
@@ -278,7 +283,7 @@ func (ls *Lines[M]) End() {
 	ls.ready = nil
 }
 
-// settle records the answer to one message.
+// settle records the answer to one message in its call.
 func (it *Item[M]) settle(k Kind, err error) {
 	c, l := it.call, it.line
 	switch {
@@ -299,14 +304,14 @@ func (it *Item[M]) settle(k Kind, err error) {
 	}
 }
 
-// call implements broker.Pending. It holds messages back until the caller has its error, or the caller's
-// context has ended.
+// call is a call of Publish; it implements broker.Pending. After a failure it holds messages back until the
+// caller has the error, or until ctx has ended.
 type call[M any] struct {
 	lines *Lines[M]
 	ctx   context.Context
 	done  chan struct{}
 
-	// The lock guards the following fields.
+	// The fields below are guarded by the lock.
 
 	left  int
 	fatal error
@@ -315,7 +320,7 @@ type call[M any] struct {
 	err   error
 }
 
-// finish is called once, when every message has its answer.
+// finish completes the call when every message has its answer.
 func (c *call[M]) finish() {
 	switch {
 	case c.fatal != nil:
@@ -336,7 +341,7 @@ func (c *call[M]) Wait(ctx context.Context) error {
 	case <-c.done:
 	case <-ctx.Done():
 		select {
-		case <-c.done: // the answer arrived at the same time
+		case <-c.done: // the answers arrived at the same time
 		default:
 			return fmt.Errorf("wait for %s: %w", c.lines.name, ctx.Err())
 		}
@@ -345,7 +350,7 @@ func (c *call[M]) Wait(ctx context.Context) error {
 	return c.err
 }
 
-// release stops holding messages back for this call.
+// release ends the holding back of messages by this call.
 func (c *call[M]) release() {
 	c.lines.mu.Lock()
 	defer c.lines.mu.Unlock()

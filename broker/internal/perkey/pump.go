@@ -11,29 +11,29 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Pump sends the first message of each line and limits the wait for answers. Drivers embed it. M is an
-// encoded message; T is the driver's data about a topic.
+// Pump sends the first message of each line, and limits the wait for answers. Drivers embed it. M is the type
+// of an encoded message, and T is the driver's data about a topic.
 type Pump[M, T any] struct {
 	Mu       sync.Mutex
 	Lines    *Lines[M]
-	Topics   map[string]T // cached look-ups; under Mu
-	Down     time.Time    // since when nothing can be sent; zero if it can; under Mu
-	Patience time.Duration
+	Topics   map[string]T  // cached results of look-ups; guarded by Mu
+	Down     time.Time     // when the connection was lost; zero while it works; guarded by Mu
+	Patience time.Duration // the limit of the wait for an answer
 
-	looking  map[string][]*Item[M] // messages that wait for the look-up of their topic; under Mu
+	looking  map[string][]*Item[M] // messages that wait for the look-up of their topic; guarded by Mu
 	answers  func(context.Context) bool
-	doubting bool // a call of answers is in progress because of unanswered messages; under Mu
+	doubting bool // doubt is calling answers; guarded by Mu
 
 	wake chan struct{}
 	over chan struct{} // closed by Stop
 	wg   sync.WaitGroup
 }
 
-// ErrSilent is wrapped by errors about a topic that does not answer although the broker does. Only messages
-// of that topic fail.
+// ErrSilent is wrapped by errors about a topic that does not answer although the broker answers other
+// requests. Only messages of that topic fail.
 var ErrSilent = errors.New("the topic does not answer, while the broker does: check its stream or queue")
 
-// Init prepares the pump for the broker of that name. It sends nothing before Start.
+// Init prepares the pump for the broker with that name. It sends no messages before Start.
 func (p *Pump[M, T]) Init(name string, patience time.Duration) {
 	p.Patience, p.Down = patience, time.Now()
 	p.Topics, p.Lines = map[string]T{}, New[M](name, &p.Mu, p.Rouse)
@@ -41,9 +41,11 @@ func (p *Pump[M, T]) Init(name string, patience time.Duration) {
 	p.wake, p.over = make(chan struct{}, 1), make(chan struct{})
 }
 
-// Start calls send for each message that may be sent, in one goroutine. most, called under Mu, returns the
-// limit of unanswered messages. overdue, called under Mu, returns the error of a message without an answer
-// after Patience. answers checks whether the broker answers a request that concerns no topic.
+// Start calls send for each message that may be sent, in one goroutine.
+//
+// The pump calls most and overdue while it holds Mu. most returns the maximum number of flying messages.
+// overdue returns the error of a message that had no answer within Patience. answers returns true if the
+// broker answers a request that depends on no topic.
 func (p *Pump[M, T]) Start(most func() int, send func(*Item[M]), overdue func(*Item[M]) error,
 	answers func(context.Context) bool) {
 	p.answers = answers
@@ -66,7 +68,7 @@ func (p *Pump[M, T]) Start(most func() int, send func(*Item[M]), overdue func(*I
 	p.Go(func() { p.watch(overdue) })
 }
 
-// watch fails messages whose answer does not arrive in time.
+// watch fails messages that get no answer in time.
 func (p *Pump[M, T]) watch(overdue func(*Item[M]) error) {
 	tick := time.NewTicker(min(p.Patience/4, 100*time.Millisecond))
 	defer tick.Stop()
@@ -83,8 +85,8 @@ func (p *Pump[M, T]) watch(overdue func(*Item[M]) error) {
 	}
 }
 
-// doubt fails messages that have waited for half of Patience, if the broker answers other requests: their
-// topic is silent. The caller holds Mu.
+// doubt fails messages that have waited for half of Patience, if the broker answers other requests. Their
+// topics then count as silent. The caller holds Mu.
 func (p *Pump[M, T]) doubt(now time.Time) {
 	late := now.Add(p.Patience / 2)
 	if p.doubting || !p.Down.IsZero() || !p.Lines.waits(late) {
@@ -102,15 +104,15 @@ func (p *Pump[M, T]) doubt(now time.Time) {
 	})
 }
 
-// Answers reports whether the broker answers within half of Patience.
+// Answers returns true if the broker answers a request within half of Patience.
 func (p *Pump[M, T]) Answers() bool {
 	ctx, cancel := p.context(p.Patience / 2)
 	defer cancel()
 	return p.answers(ctx)
 }
 
-// Doubt answers a message that no server accepted: Failed if the broker answers other requests, Outage if
-// it does not. The caller holds Mu and has called Land.
+// Doubt answers a message that no server accepted. It answers Failed if the broker answers other requests,
+// and Outage otherwise. The caller holds Mu and has called Land.
 func (p *Pump[M, T]) Doubt(it *Item[M], err error) {
 	p.Go(func() {
 		kind := Outage
@@ -121,7 +123,7 @@ func (p *Pump[M, T]) Doubt(it *Item[M], err error) {
 	})
 }
 
-// context returns a context that ends after d, or with Stop.
+// context returns a context that ends after d, or when Stop is called.
 func (p *Pump[M, T]) context(d time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	go func() {
@@ -134,10 +136,10 @@ func (p *Pump[M, T]) context(d time.Duration) (context.Context, func()) {
 	return ctx, cancel
 }
 
-// Go runs f in a goroutine that Stop waits for.
+// Go runs f in a goroutine. Stop waits for it.
 func (p *Pump[M, T]) Go(f func()) { p.wg.Go(f) }
 
-// Rouse wakes the sender.
+// Rouse wakes the goroutine that sends.
 func (p *Pump[M, T]) Rouse() {
 	select {
 	case p.wake <- struct{}{}:
@@ -145,7 +147,7 @@ func (p *Pump[M, T]) Rouse() {
 	}
 }
 
-// Pause waits for d, or until Rouse. Returns false after Stop.
+// Pause waits for d, or until Rouse. It returns false after Stop.
 func (p *Pump[M, T]) Pause(d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -164,7 +166,8 @@ func (p *Pump[M, T]) Sleep(d time.Duration) {
 	}
 }
 
-// Stop answers all messages with an outage. cut must unblock the goroutines of the driver.
+// Stop ends the goroutines, and answers all messages with an outage. cut must unblock the goroutines of the
+// driver.
 func (p *Pump[M, T]) Stop(cut func()) {
 	p.Mu.Lock()
 	first := p.Lines.Shut()
@@ -180,21 +183,22 @@ func (p *Pump[M, T]) Stop(cut func()) {
 	p.Lines.End()
 }
 
-// Publish queues msgs after earlier ones.
+// Publish queues msgs after the messages of earlier calls.
 func (p *Pump[M, T]) Publish(ctx context.Context, msgs []skald.Message, only []broker.Topics,
 	encode func(*skald.Message) (M, error)) broker.Pending {
 	return p.Lines.Publish(ctx, msgs, only, encode)
 }
 
-// Refuse answers a message that was not sent.
+// Refuse fails a message that was not sent.
 func (p *Pump[M, T]) Refuse(it *Item[M], k Kind, err error) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	p.Lines.Fail(it, k, err)
 }
 
-// Overdue reports whether a message has waited for Patience since it was published, or since nothing can be
-// sent if that is later.
+// Overdue returns true if a message that was not sent must fail. It has waited for Patience since it was
+// published, or since the connection was lost if that is later. It also returns true if the call's context
+// has ended, or after Stop.
 func (p *Pump[M, T]) Overdue(it *Item[M]) bool {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -208,9 +212,9 @@ func (p *Pump[M, T]) Overdue(it *Item[M]) bool {
 	return time.Since(since) > p.Patience
 }
 
-// Aim returns the topic of a message that can be sent now. Otherwise it answers the message, or sends it
-// again after a look-up. look requests an unknown topic, kind classifies its error, and id returns the
-// topic's id, which differs after the topic was recreated.
+// Aim returns the topic of a message, with ok true if the message can be sent now. Otherwise Aim fails the
+// message, or puts it back until the topic is known. look requests an unknown topic, and kind classifies its
+// error. id returns the id of a topic; a recreated topic has another id.
 func (p *Pump[M, T]) Aim(it *Item[M], look func(context.Context, string) (T, error), kind func(error) Kind,
 	id func(*T) string) (t T, ok bool) {
 	if err := it.Context().Err(); err != nil {
@@ -235,12 +239,12 @@ func (p *Pump[M, T]) Aim(it *Item[M], look func(context.Context, string) (T, err
 	if !it.Fenced || id(&t) == it.Only {
 		return t, true
 	}
-	delete(p.Topics, it.Topic) // the next look-up decides which id is right
+	delete(p.Topics, it.Topic) // the cached id may be outdated, so the next message requests it again
 	p.Lines.Fail(it, Failed, fmt.Errorf("publish to %q: %w", it.Topic, broker.ErrRecreated))
 	return t, false
 }
 
-// lookUp requests a topic in the background for all messages that arrive meanwhile, and caches the result
+// lookUp requests a topic in the background, once for all messages that wait for it. It caches the result
 // until the driver removes it. Then the messages are sent. The caller holds Mu.
 func (p *Pump[M, T]) lookUp(it *Item[M], look func(context.Context, string) (T, error),
 	kind func(error) Kind) {
