@@ -22,6 +22,7 @@ import (
 // TestBroker runs the suite on a real RabbitMQ.
 func TestBroker(t *testing.T) {
 	at := need.RabbitMQ(t)
+	sizes := &sizeLimit{}
 	brokertest.Run(t, func(t *testing.T) brokertest.Harness {
 		line := &flaky{conns: map[net.Conn]bool{}}
 		ch := raw(t, at)
@@ -35,7 +36,7 @@ func TestBroker(t *testing.T) {
 				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: 5000,
 					Session: 20 * time.Minute, Patience: 20 * time.Minute}), made}
 			},
-			Limit: func(t *testing.T, topic string, bytes int) { limit(t, at, line, bytes) },
+			Limit: func(t *testing.T, topic string, bytes int) { sizes.set(t, line, bytes) },
 			Frugal: func(t *testing.T) brokertest.Broker {
 				return tidied{open(t, at, &rabbitbroker.Options{Dial: line.Dial, Prefetch: brokertest.Holds}),
 					made}
@@ -135,12 +136,27 @@ func confirm(t *testing.T, ch *amqp.Channel, exchange, key string, p amqp.Publis
 	}
 }
 
-// limit makes RabbitMQ take no message that is larger than so many bytes, until the test ends. Channels that
-// are open keep the limit that they began with, so they are cut.
-func limit(t *testing.T, at string, line *flaky, bytes int) {
+// sizeLimit is the largest message that RabbitMQ accepts. The setting covers the whole server, so tests that
+// run at the same time share it, and the last one to end removes it.
+type sizeLimit struct {
+	mu    sync.Mutex
+	users int
+}
+
+// set limits the size until t ends. An open channel keeps its old limit, so the connections are cut.
+func (l *sizeLimit) set(t *testing.T, line *flaky, bytes int) {
 	ctl := need.RabbitMQCtl(t)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.users++
 	ctl("eval", fmt.Sprintf("application:set_env(rabbit, max_message_size, %d).", bytes))
-	t.Cleanup(func() { ctl("eval", "application:set_env(rabbit, max_message_size, 134217728).") })
+	t.Cleanup(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.users--; l.users == 0 {
+			ctl("eval", "application:set_env(rabbit, max_message_size, 134217728).")
+		}
+	})
 	line.cut()
 }
 
