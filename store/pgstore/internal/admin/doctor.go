@@ -1,5 +1,5 @@
-// This file examines a database and its server: settings, clock, connections, retention, load, and rows
-// that a Debezium connector would lose.
+// The files doctor*.go examine a database and its server: settings, clock, connections, retention, load, and
+// rows that a Debezium connector would lose. The findings are for skald doctor.
 
 package admin
 
@@ -13,5 +13,5 @@ type doctor struct {
 	steward *Steward
 }
 
-// NewDoctor returns a doctor of pg, whose retention is s.
+// NewDoctor returns a doctor of pg. It reads the retention from s.
 func NewDoctor(pg *sqlexec.DB, s *Steward) *doctor { return &doctor{pg, s} }

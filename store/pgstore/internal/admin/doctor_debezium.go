@@ -10,7 +10,9 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/wal"
 )
 
-// debezium looks for columns that Debezium's EventRouter would lose: it reads payloads from one column.
+// debezium reports data that Debezium's EventRouter would lose. It reads payloads from one column and keys
+// from the text column, so payloads of two kinds and binary keys are lost. Publications with a column list
+// also lose data.
 func (d *doctor) debezium(ctx context.Context, p *patient) error {
 	var names string
 	var out []wal.LeftOut

@@ -18,27 +18,30 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/wal"
 )
 
-// patient has the observations of a database.
+// patient has the values that the doctor read from a database, and the findings.
 type patient struct {
 	store.Exam
 	settings map[string]string
-	planner  []string // settings that lead to bad plans
-	version  int
+	planner  []string // planner settings that lead to bad plans
+	version  int      // server_version_num
 	standby  bool
-	// clock is the server's time minus ours, lead the possible error.
-	clock, lead                      time.Duration
-	busy, mine, roleLimit, baseLimit int           // connections
-	openFor                          time.Duration // the longest transaction
-	looked                           time.Duration // since the retention last ran; negative means never
+	// clock is the server's time minus the time of this machine; lead is the maximum error of clock.
+	clock, lead time.Duration
+	// Numbers of connections: open ones, those of this role, and the limits of the role and of the database;
+	// -1 means no limit.
+	busy, mine, roleLimit, baseLimit int
+	openFor                          time.Duration // age of the oldest open transaction
+	looked                           time.Duration // time since the retention last ran; negative means never
 	keep                             store.Retention
-	ringRefused                      error
-	size                             int64 // of all tables
-	owner                            string
-	ownerMayAll                      bool // it is a superuser
-	trip                             time.Duration
+	ringRefused                      error         // the reason why the ring does not fit the retention
+	size                             int64         // bytes of all tables
+	owner                            string        // of the tables
+	ownerMayAll                      bool          // owner is a superuser
+	trip                             time.Duration // of a round trip
 	found                            []skald.Finding
 }
 
+// say adds a finding. It drops the remedy of a fine one.
 func (p *patient) say(name string, grade skald.Grade, saw, remedy string) {
 	if grade == skald.Fine {
 		remedy = ""
@@ -46,7 +49,8 @@ func (p *patient) say(name string, grade skald.Grade, saw, remedy string) {
 	p.found = append(p.found, skald.Finding{Name: name, Grade: grade, Observed: saw, Remedy: remedy})
 }
 
-// Examine checks the server's settings, clock and connections, the rings and the load.
+// Examine checks the settings, the clock and the connections of the server, the ring and the load. If
+// e.Server is true, it only checks PostgreSQL's own views. It changes nothing.
 func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
 	if e.Server {
 		return d.examineServer(ctx)
@@ -69,7 +73,7 @@ func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 		}))
 }
 
-// admit reads all observations. It changes nothing.
+// admit reads all values from the database into p.
 func (d *doctor) admit(ctx context.Context, p *patient) error {
 	set := d.pg.Call("ExamineSettings", []string{"fsync", "full_page_writes", "synchronous_commit",
 		"autovacuum", "statement_timeout",
@@ -122,7 +126,7 @@ func (d *doctor) admit(ctx context.Context, p *patient) error {
 	return p.measure(rings)
 }
 
-// measure compares the retention with the ring.
+// measure checks that the ring has enough slots for the retention. stored is the ring in skald_setting.
 func (p *patient) measure(stored string) error {
 	keep, err := retention.OrDefaults(p.keep)
 	if err != nil {
@@ -171,7 +175,8 @@ func (p *patient) server() {
 		"ALTER DATABASE … RESET, or ALTER ROLE … RESET: handlers and views scan tables or compile statements, which takes up to seconds; Skald overrules jit, enable_indexscan and enable_nestloop in its own transactions alone")
 }
 
-// rights checks the owner of the tables, because some functions run with the owner's rights.
+// rights checks the owner of the tables. The owner must not be a superuser, because some functions run with
+// the rights of the owner.
 func (p *patient) rights() {
 	p.say("owner", doubt(!p.ownerMayAll), fmt.Sprintf("the tables belong to %s%s", p.owner,
 		map[bool]string{true: ", a superuser"}[p.ownerMayAll]),
@@ -179,8 +184,8 @@ func (p *patient) rights() {
 			"skald roles migrator (docs/sql.md, Roles)")
 }
 
-// timeouts checks the settings that end sessions or statements during a handler. Skald sets
-// idle_in_transaction_session_timeout and lock_timeout for each of its transactions, but not these.
+// timeouts checks the settings that can end sessions or statements while a handler runs. Skald itself only
+// sets idle_in_transaction_session_timeout and lock_timeout in its transactions.
 func (p *patient) timeouts() {
 	least := p.Handle + 10*time.Second
 	if d := p.duration("transaction_timeout"); d > 0 && d < least {
@@ -229,7 +234,8 @@ func (p *patient) connections() {
 	}
 }
 
-// time checks the clock. No promise depends on it.
+// time compares the clock of the server with that of this machine. Deduplication and order do not depend on
+// the clocks.
 func (p *patient) time() {
 	off := p.clock.Abs() - p.lead
 	g := skald.Fine
@@ -264,14 +270,14 @@ func (p *patient) retention() {
 	p.say("rings", skald.Fine, "the ring of the outbox has enough slots for the retention", "")
 }
 
-// Bytes of a row, in heap and indexes: docs/metrics.md.
+// Average bytes of an outbox row and of a mark, in heap and indexes. The source is docs/metrics.md.
 const (
 	rowBytes  = 576
 	markBytes = 220
 )
 
-// load estimates the limits at a rate: disk space for the retention, and round trips. A message needs two
-// in addition to its handler's.
+// load estimates whether round trips permit the rate p.Rate, and the disk space that the retention needs at
+// that rate. A message needs two round trips in addition to its handler's.
 func (p *patient) load() {
 	p.say("round trip", doubt(p.trip < 20*time.Millisecond), p.trip.Round(10*time.Microsecond).String(),
 		"run services near their database: a message needs two in addition to its handler's own")
@@ -302,6 +308,7 @@ func (p *patient) duration(name string) time.Duration {
 	return time.Duration(n) * time.Millisecond
 }
 
+// told returns a timeout as text.
 func told(d time.Duration) string {
 	if d == 0 {
 		return "off"
@@ -309,7 +316,7 @@ func told(d time.Duration) string {
 	return d.String()
 }
 
-// grade returns Fine or Failed.
+// grade returns Fine if ok is true, otherwise Failed.
 func grade(ok bool) skald.Grade {
 	if ok {
 		return skald.Fine
@@ -317,6 +324,7 @@ func grade(ok bool) skald.Grade {
 	return skald.Failed
 }
 
+// doubt returns Fine if ok is true, otherwise Doubtful.
 func doubt(ok bool) skald.Grade {
 	if ok {
 		return skald.Fine

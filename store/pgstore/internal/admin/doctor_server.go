@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	preparedMost = time.Minute // an older prepared transaction was forgotten
+	preparedMost = time.Minute // an older prepared transaction is probably forgotten
 	slotAge      = 1_000_000   // maximum number of transactions by which a slot may delay vacuum
 	slotWAL      = 10 << 30    // maximum bytes of WAL that a slot may keep
 )
 
 // serverView has the problems that PostgreSQL's own views show.
 type serverView struct {
-	waits     []string // sessions that block others
-	ended     string   // the statements that end them
-	forgotten []string // prepared transactions
-	remedy    string   // of the oldest of them
-	worst     skald.Grade
-	slots     []string // slots that keep too much
-	unbounded bool     // the WAL that slots keep is not limited
+	waits     []string    // sessions that block others
+	ended     string      // the statements that end these sessions
+	forgotten []string    // prepared transactions
+	remedy    string      // the statement that ends the oldest prepared transaction
+	worst     skald.Grade // of the prepared transactions
+	slots     []string    // replication slots with a problem
+	unbounded bool        // no setting limits the WAL that slots keep
 }
 
 // blocked adds a session that blocks others.
@@ -44,7 +44,7 @@ func (v *serverView) blocked(row sqlexec.Scanner) error {
 	return err
 }
 
-// prepared adds a prepared transaction; the oldest comes first.
+// prepared adds a prepared transaction. The first row must be the oldest.
 func (v *serverView) prepared(row sqlexec.Scanner) error {
 	var gid, owner string
 	var seconds int64
@@ -60,7 +60,7 @@ func (v *serverView) prepared(row sqlexec.Scanner) error {
 	return err
 }
 
-// slot adds a replication slot if it keeps too much, is lost or is not used.
+// slot adds a replication slot if it keeps too much WAL, delays vacuum, is invalid or has no reader.
 func (v *serverView) slot(row sqlexec.Scanner) error {
 	var name, status string
 	var active bool
@@ -77,7 +77,8 @@ func (v *serverView) slot(row sqlexec.Scanner) error {
 	return err
 }
 
-// examineServer reads only PostgreSQL's own views.
+// examineServer checks the server. It reads only PostgreSQL's own views, so it also works without Skald's
+// tables.
 func (d *doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	p, v := &patient{}, &serverView{worst: skald.Doubtful}
 	blocked, prepared, held := d.pg.Call("Blocked"), d.pg.Call("Prepared"), d.pg.Call("Slots")
@@ -113,7 +114,7 @@ func (d *doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	return p.found, nil
 }
 
-// disk checks the free disk, if the server runs on this machine.
+// disk checks the free space on the disk of the server, if the server runs on this machine.
 func (p *patient) disk(folder, size string) {
 	if folder != "" {
 		if f, err := diskfree.Finding(folder); err == nil {

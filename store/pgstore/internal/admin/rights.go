@@ -1,4 +1,4 @@
-// This file has the rights of each role, and writes the SQL that grants them.
+// The files rights*.go read the rights of each role from role/*.sql, and return the SQL that grants them.
 
 package admin
 
@@ -15,11 +15,11 @@ import (
 //go:embed role/*.sql
 var grants embed.FS
 
-// Roles returns the roles of Grants.
+// Roles returns the roles that Grants accepts.
 func Roles() []string { return []string{"migrator", string(store.App), string(store.Relay), "reader"} }
 
-// Grants returns the SQL that creates the database role name, by default "skald_" and the role, and grants
-// it the rights in the schema of pg.
+// Grants returns the SQL that creates a database role and grants it the rights of role in the schema of pg.
+// name is the name of the database role; "" means "skald_" and the role.
 func Grants(pg *sqlexec.DB, role, name string) (string, error) {
 	text, err := grantFile(role)
 	if err != nil {
@@ -56,7 +56,8 @@ const makeRole = `DO $role$ BEGIN
 END $role$;
 `
 
-// leafGrant matches the statements that apply to each leaf of a ring. The number of leaves can vary.
+// leafGrant matches the GRANT statements that apply to each leaf partition of a table. eachLeaf turns them
+// into a loop, because the number of leaves can vary.
 func leafGrant() *regexp.Regexp {
 	return regexp.MustCompile(`GRANT ([^;]*) ON /\*each\*/ /\*schema\*/(\w+) TO /\*role\*/;`)
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// needs are the grants in a role's file, one for each right, as arguments of the statement MissingRight.
+// needs has the rights in the file of a role, as arguments of the statement MissingRight.
 type needs struct{ Rights, Columns, Kinds, Names []string }
 
-// Of returns the needs of a role.
+// Of returns the rights that a role needs.
 func Of(role store.Role) (needs, error) {
 	text, err := grantFile(string(role))
 	if err != nil {

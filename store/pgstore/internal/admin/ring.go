@@ -1,4 +1,5 @@
-// This file maps time to the leaves of the outbox.
+// This file maps times to the leaf partitions of the outbox. The outbox is a ring of leaves, one for each
+// day. When all leaves are used, the next day reuses the first leaf.
 
 package admin
 
@@ -11,21 +12,20 @@ import (
 	"time"
 )
 
-// leafRing maps time to leaves, from some time on. A later ring replaces it; existing rows stay in their
-// leaves.
+// leafRing maps times from From on to leaves. Resize adds a later ring; existing rows stay in their leaves.
 type leafRing struct {
-	From  int64 `json:"from"`  // transaction time in milliseconds since 1970; 0 means always
-	First int   `json:"first"` // its first leaf
-	Slots int   `json:"slots"`
+	From  int64 `json:"from"`  // the start of a transaction, in milliseconds since 1970; 0 means always
+	First int   `json:"first"` // number of the first leaf
+	Slots int   `json:"slots"` // number of leaves
 }
 
-// Rings are in order; the last one has no end.
+// Rings has all rings in the order of From. A ring ends where the next one begins; the last ring has no end.
 type Rings []leafRing
 
-// Default returns the rings of a database without the setting.
-func Default() Rings { return Rings{{Slots: 10}} } // of one day each
+// Default returns the rings of a database that was never resized: ten slots of one day.
+func Default() Rings { return Rings{{Slots: 10}} }
 
-// Leaf returns the leaf for the time at.
+// Leaf returns the number of the leaf for the time at. width is the time of one leaf.
 func (rs Rings) Leaf(at time.Time, width time.Duration) int {
 	r := rs[0]
 	for _, later := range rs[1:] {
@@ -49,8 +49,8 @@ func (rs Rings) Leaves() []int {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// Live returns the leaves for the times between first and last. early is the maximum time by which a row
-// may be older than its ring.
+// Live returns the leaves that may have rows of the times between first and last. A row may be older than its
+// ring by early.
 func (rs Rings) Live(first, last time.Time, width, early time.Duration) map[int]bool {
 	w, out := int64(width/time.Second), map[int]bool{}
 	for i, r := range rs {
@@ -71,7 +71,7 @@ func (rs Rings) Live(first, last time.Time, width, early time.Duration) map[int]
 // Slots returns the number of slots of the newest ring.
 func (rs Rings) Slots() int { return rs[len(rs)-1].Slots }
 
-// Parse reads the rings in skald_setting. Returns otherwise if text is empty.
+// Parse parses the rings in skald_setting. It returns otherwise if text is empty.
 func Parse(text string, otherwise Rings) (Rings, error) {
 	if text == "" {
 		return otherwise, nil

@@ -1,5 +1,4 @@
-// This file deletes expired rows: leaves of the outbox, marks, steps and sagas. It also counts rows that it
-// would delete.
+// The files steward*.go delete expired rows: leaves of the outbox, marks, steps, sagas and smaller tables.
 
 package admin
 
@@ -16,7 +15,8 @@ type Steward struct{ pg *sqlexec.DB }
 // NewSteward returns the steward of pg.
 func NewSteward(pg *sqlexec.DB) *Steward { return &Steward{pg} }
 
-// Maintain deletes expired rows. With an owner, it first takes the retention lease.
+// Maintain deletes expired rows. If m has an owner, it first takes the retention lease, so that only one
+// process deletes. If another process has the lease, it returns Other. If m.DryRun is true, it only counts.
 func (s *Steward) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
 	switch {
 	case m.Leave:

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// forecast does as Maintain, but counts rows instead of deleting them.
+// forecast counts the rows that maintain would delete.
 func (s *Steward) forecast(ctx context.Context, keep store.Retention) (store.Maintained, error) {
 	keep, err := retention.OrDefaults(keep)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Steward) forecast(ctx context.Context, keep store.Retention) (store.Mai
 	return k.done, nil
 }
 
-// count adds the number of rows in a leaf to sum, if the guard holds.
+// count adds the number of rows in a leaf to sum. It returns the error of guard if that fails.
 func (s *Steward) count(ctx context.Context, what string, sum *int64, guard sqlexec.Call) error {
 	var n int64
 	if err := s.pg.Short(ctx, "count leaf", guard, sqlexec.Call{SQL: what}.Into(&n)); err != nil {

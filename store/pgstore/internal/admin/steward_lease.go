@@ -8,7 +8,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// holdLease takes, renews or releases a lease, for example the retention lease.
+// holdLease takes or renews the lease named what for ttl, and reports whether owner has it. If ttl is not
+// above 0, it releases the lease.
 func (s *Steward) holdLease(ctx context.Context, what, owner string,
 	ttl time.Duration) (mine bool, err error) {
 	if ttl <= 0 {
@@ -18,7 +19,7 @@ func (s *Steward) holdLease(ctx context.Context, what, owner string,
 	return mine && err == nil, err
 }
 
-// Keeps returns the retention that Maintain last applied.
+// Keeps returns the retention that the last Maintain of any process applied.
 func (s *Steward) Keeps(ctx context.Context) (store.Retention, error) {
 	var rows, marks, steps, sagas float64
 	err := s.pg.Short(ctx, "read retention", s.pg.Call("Keeps").Into(&rows, &marks, &steps, &sagas))

@@ -15,18 +15,19 @@ import (
 const (
 	Day = 24 * time.Hour
 
-	// early is the maximum age of a transaction that writes. Its rows have its start time, so they may be
-	// that much older than the ring that they were written with.
+	// early is the maximum age of a transaction that writes to the outbox. Its rows have its start time. So a
+	// row may be older by early than the ring in which it was written.
 	early = Day
 
-	// leastMarks and leastSteps: marks of IDs and steps of sagas of the last hour are inserted without a
-	// check of the floor.
+	// leastMarks and leastSteps are the minimum retention of marks and steps. Both are above one hour,
+	// because statements insert marks and steps of the last hour without a check of the floor.
 	leastMarks, leastSteps = retention.LeastMarks, 80 * time.Minute
 
-	// ahead is the maximum time by which a row may be in the future; one more slot is free.
+	// ahead is the maximum time by which the time of a row may be in the future. Leaves for that time are not
+	// emptied.
 	ahead = time.Hour + 20*time.Minute
 
-	leafWait  = 100 * time.Millisecond // maximum wait for the lock of a leaf; others queue behind it
+	leafWait  = 100 * time.Millisecond // maximum wait for the lock of a leaf; other transactions wait as long
 	pruneFor  = 10 * time.Second       // maximum time of deletes from one table in one Maintain
 	prunePage = 5000                   // maximum number of rows of one delete
 )
@@ -34,14 +35,15 @@ const (
 // Keeping is the state of one run of Maintain.
 type Keeping struct {
 	store.Retention
-	Now  time.Time // by the database
+	Now  time.Time // of the database
 	Rows Rings
-	ring string // Rows as stored
+	ring string // Rows as skald_setting has it
 	done store.Maintained
 }
 
-// maintain empties the slots that are outside of keep, each in a short transaction. This locks the leaf, if
-// that is free, then checks that the shards have passed its rows, then truncates it.
+// maintain empties the leaves that are older than keep, each in a short transaction. The transaction locks
+// the leaf, checks that all shards have passed its rows, and truncates it. Then maintain deletes expired rows
+// of other tables.
 func (s *Steward) maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
 	keep, err := retention.OrDefaults(keep)
 	if err != nil {
@@ -58,7 +60,7 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (store.Mai
 	return k.done, err
 }
 
-// keeping returns a new run, whose first statements are first.
+// keeping returns the state of a new run. It sends first before its own statements.
 func (s *Steward) keeping(ctx context.Context, keep store.Retention,
 	first ...sqlexec.Call) (k Keeping, err error) {
 	k.Retention = keep
@@ -82,8 +84,8 @@ func (k *Keeping) oldRows() []int {
 	return slices.DeleteFunc(k.Rows.Leaves(), func(n int) bool { return live[n] })
 }
 
-// fits returns an error if rows has not enough slots for keep. One slot is being filled, and one waits to
-// be emptied.
+// fits returns an error if rows has too few slots for keep. Two slots do not count: writers fill one, and one
+// waits to be emptied.
 func fits(keep store.Retention, rows Rings) error {
 	if most := time.Duration(rows.Slots()-2) * Day; keep.Outbox > most {
 		return &store.RetentionError{
@@ -105,27 +107,28 @@ func (s *Steward) EmptyRows(ctx context.Context, k *Keeping) error {
 	return nil
 }
 
-// EmptyRowLeaf empties leaf n, if all shards have passed its rows.
+// EmptyRowLeaf empties leaf n. It fails if a shard has not passed all rows of the leaf.
 func (s *Steward) EmptyRowLeaf(ctx context.Context, n int, k *Keeping) error {
 	text := s.pg.RowTexts(n)
 	return s.empty(ctx, "skald_outbox", text["RowsIn"], text["EmptyRows"], &k.done.Rows,
 		sqlexec.Call{SQL: text["LockRows"]}, s.pg.Call("GuardRing", k.ring), s.covered(text))
 }
 
-// covered returns a call that fails unless every shard has passed all rows of a leaf.
+// covered returns a call that fails unless every shard has passed all rows of a leaf. text has the statements
+// for that leaf.
 func (s *Steward) covered(text map[string]string) sqlexec.Call {
 	return sqlexec.Call{SQL: "SELECT " + s.pg.Prefix + "skald_require((" + text["Covered"] + "), 'retention')"}
 }
 
-// empty truncates a leaf unless it is empty: first the lock, then the guards.
+// empty truncates a leaf unless it is empty. guards must lock the leaf first and then check it.
 func (s *Steward) empty(ctx context.Context, table, filled, truncate string, count *int64,
 	guards ...sqlexec.Call) error {
 	var full bool
 	if err := s.pg.Short(ctx, "check leaf", sqlexec.Call{SQL: filled}.Into(&full)); err != nil || !full {
 		return err
 	}
-	// The guards look for rows that no index covers. A scan of a leaf with 10⁷ rows would keep its lock,
-	// for which relays wait, for a minute.
+	// Walk keeps the guards from scanning the leaf. A scan of 10⁷ rows takes a minute, and relays would wait
+	// for the lock of the leaf.
 	calls := append([]sqlexec.Call{s.pg.Session(leafWait, sqlexec.DefaultHandle), s.pg.Call("Walk")},
 		guards...)
 	if err := s.pg.Runner.Run(ctx, append(calls, sqlexec.Call{SQL: truncate},
@@ -136,7 +139,8 @@ func (s *Steward) empty(ctx context.Context, table, filled, truncate string, cou
 	return nil
 }
 
-// leave records a leaf that could not be emptied, and returns every other error.
+// leave handles the error of an attempt to empty a leaf. If the leaf was in use, it records that in done and
+// returns nil.
 func (s *Steward) leave(err error, table string, done *store.Maintained) error {
 	switch {
 	case err == nil:
@@ -156,7 +160,7 @@ func (s *Steward) leave(err error, table string, done *store.Maintained) error {
 	return err
 }
 
-// Forget deletes expired rows in the tables without a ring.
+// Forget deletes expired rows of all tables except the outbox.
 func (s *Steward) Forget(ctx context.Context, k *Keeping) error {
 	for _, forget := range []func(context.Context, *Keeping) error{
 		s.forgetMarks, s.forgetSteps, s.forgetSagas, s.forgetRest,
@@ -189,7 +193,8 @@ func (s *Steward) forgetRest(ctx context.Context, k *Keeping) error {
 	return nil
 }
 
-// forgetMarks deletes expired marks and their answers, and raises the floors.
+// forgetMarks deletes expired marks and their answers. It also raises the floors, so that a late duplicate of
+// a deleted mark counts as too old.
 func (s *Steward) forgetMarks(ctx context.Context, k *Keeping) error {
 	return s.batches(ctx, k, "skald_mark", func() (n int64, err error) {
 		err = s.pg.Short(ctx, "forget marks", s.pg.Call("Walk"),
@@ -210,8 +215,8 @@ func (s *Steward) forgetSagas(ctx context.Context, k *Keeping) error {
 	})
 }
 
-// batches deletes batch after batch, each in a short transaction, so that a rival never waits longer than
-// for one of them.
+// batches calls one, which deletes up to prunePage rows, until no expired rows are left or pruneFor has
+// passed. The transactions are short, so that other transactions rarely wait.
 func (s *Steward) batches(ctx context.Context, k *Keeping, table string, one func() (int64, error)) error {
 	for until := time.Now().Add(pruneFor); ; {
 		n, err := one()
@@ -228,7 +233,8 @@ func (s *Steward) batches(ctx context.Context, k *Keeping, table string, one fun
 	}
 }
 
-// forgetSteps deletes expired steps and raises the floors.
+// forgetSteps deletes expired steps. It also raises the floors, so that a late message of a deleted step
+// counts as too old.
 func (s *Steward) forgetSteps(ctx context.Context, k *Keeping) error {
 	before := k.Now.Add(-max(k.Steps, leastSteps)).Truncate(time.Millisecond)
 	return s.batches(ctx, k, "skald_step", func() (n int64, err error) {

@@ -1,5 +1,5 @@
-// This file creates and updates the tables of a database: migrations, the source, and the slots of the
-// ring.
+// The files tables*.go create and update the tables of a database: migrations, the source of its messages,
+// and the slots of the ring.
 
 package admin
 
@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/internal/sqlfile"
 )
 
-// Newest returns the version of the last migration, or least if none can be read.
+// Newest returns the version of the last migration in files, or least if files has no readable migration.
 func Newest(files fs.FS, least int) int {
 	all, err := sqlfile.Migrations(files, ".")
 	if err != nil || len(all) == 0 {
@@ -20,7 +20,8 @@ func Newest(files fs.FS, least int) int {
 	return all[len(all)-1].Version
 }
 
-// Reached returns the schema version. Applied lists the migrations, as statement Version returns them.
+// Reached returns the version of the tables. applied lists the applied migrations, as the statement Version
+// returns it.
 func Reached(files fs.FS, applied string) (int, error) {
 	all, err := sqlfile.Migrations(files, ".")
 	if err != nil {

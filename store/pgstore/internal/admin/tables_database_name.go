@@ -12,7 +12,7 @@ import (
 )
 
 // SourceError reports that the database already has another source. The source is part of the identity of
-// every message, so after a change repeats would look new.
+// every message. After a change, duplicates would look like new messages.
 type SourceError struct{ Have, Want string }
 
 func (e *SourceError) Error() string {
@@ -21,7 +21,7 @@ func (e *SourceError) Error() string {
 		e.Have, e.Want)
 }
 
-// setSource makes the source the default of its column, once.
+// setSource stores the source and makes it the default of the column source, once.
 func (m *migrator) setSource(ctx context.Context, tx pgx.Tx) error {
 	have, err := m.haveSource(ctx, tx)
 	if err != nil {
@@ -63,7 +63,7 @@ func (m *migrator) haveSource(ctx context.Context, tx pgx.Tx) (string, error) {
 	return have, nil
 }
 
-// sameSource checks the requested source.
+// sameSource returns a *SourceError if the database has another source than the requested one.
 func (m *migrator) sameSource(ctx context.Context, tx pgx.Tx) error {
 	have, err := m.haveSource(ctx, tx)
 	if err != nil || have == "" {

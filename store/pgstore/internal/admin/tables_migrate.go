@@ -21,15 +21,15 @@ type Migration struct {
 	Checksum string // SHA-256 of the file, in hexadecimal
 
 	text   string
-	builds int // the oldest build that works after it, as a version
+	builds int // the version of the tables that a build must know to work after this migration
 }
 
 // Options configures a migration.
 type Options struct {
-	DB     *sqlexec.DB   // has the name of the schema, which is created if missing
+	DB     *sqlexec.DB   // has the name of the schema; Migrate creates a missing schema
 	Files  fs.FS         // the migrations
-	Source string        // of this database's messages; "" means the name of database and schema
-	Pause  time.Duration // between two tries for a lock
+	Source string        // of the messages of this database; "" means "/<database>/<schema>"
+	Pause  time.Duration // between two tries to get a lock
 }
 
 // ChangedError reports that a migration was changed after it was applied.
@@ -45,7 +45,7 @@ type Database interface {
 }
 
 // bounded runs f in a transaction that the server ends after DefaultHandle without a statement. pgx sends
-// BEGIN separately; the transaction has no locks before the timeout is set.
+// BEGIN separately, which is harmless: the transaction has no locks before the timeout is set.
 func bounded(ctx context.Context, db Database, pg *sqlexec.DB, f func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, pg.SQL["BoundIdle"], pgx.QueryExecModeExec,
@@ -93,8 +93,8 @@ type migrator struct {
 	pg     *sqlexec.DB
 	source string
 	files  []Migration
-	exists bool          // the schema
-	pause  time.Duration // between two tries for a lock
+	exists bool          // the schema exists
+	pause  time.Duration // between two tries to get a lock
 }
 
 func newMigrator(o Options) (*migrator, error) {
@@ -105,7 +105,7 @@ func newMigrator(o Options) (*migrator, error) {
 	return &migrator{pg: o.DB, source: o.Source, files: files, pause: o.Pause}, err
 }
 
-// migrations returns the files of from in order, with prefix before each name.
+// migrations returns the migrations in from in order, with prefix before the name of each table.
 func migrations(from fs.FS, prefix string) ([]Migration, error) {
 	list, err := sqlfile.Migrations(from, ".")
 	var out []Migration
@@ -116,7 +116,7 @@ func migrations(from fs.FS, prefix string) ([]Migration, error) {
 	return out, err
 }
 
-// apply migrates, as soon as it has its locks.
+// apply applies the pending migrations. It retries until it gets the locks.
 func (m *migrator) apply(ctx context.Context, db Database) (done []Migration, err error) {
 	err = again(ctx, "a table", m.pause, func(wait time.Duration) error {
 		return bounded(ctx, db, m.pg, func(tx pgx.Tx) (err error) {
@@ -127,7 +127,7 @@ func (m *migrator) apply(ctx context.Context, db Database) (done []Migration, er
 	return done, err
 }
 
-// migrate applies the pending migrations. It waits at most wait for a table lock.
+// migrate applies the pending migrations in tx. It waits at most wait for a table lock.
 func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) ([]Migration, error) {
 	if err := m.look(ctx, tx); err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) (
 	if _, err := tx.Exec(ctx, m.pg.SQL["LockMigrations"], m.pg.Schema); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	if err := m.look(ctx, tx); err != nil { // again, with the lock
+	if err := m.look(ctx, tx); err != nil { // again, because a rival may have migrated before this lock
 		return nil, err
 	}
 	if !m.exists {
@@ -165,7 +165,8 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) (
 	return todo, m.setSource(ctx, tx)
 }
 
-// explain adds the remedy to a missing right: any refused right is the migrator's.
+// explain adds a remedy to the error of a missing right. While migrating, each missing right is one of the
+// migrator.
 func explain(pg *sqlexec.DB, err error) error {
 	if sqlexec.SQLState(err) == "42501" {
 		return &store.RightError{What: sqlexec.Refused(err), Err: err,
@@ -175,7 +176,7 @@ func explain(pg *sqlexec.DB, err error) error {
 	return pg.Explain(err)
 }
 
-// look checks the encoding and whether the schema exists.
+// look checks the encoding and finds out whether the schema exists.
 func (m *migrator) look(ctx context.Context, tx pgx.Tx) error {
 	var server, client, database string
 	if err := tx.QueryRow(ctx, m.pg.SQL["Encoding"], m.pg.Schema).Scan(&server, &client, &database,
@@ -185,8 +186,8 @@ func (m *migrator) look(ctx context.Context, tx pgx.Tx) error {
 	return sqlexec.CheckEncoding(server, client, database)
 }
 
-// pending returns the migrations that are not applied yet. Migrations of a later build are accepted if they
-// allow this build, so that an older build can run again.
+// pending returns the migrations that are not applied yet. It accepts unknown migrations of a later build if
+// they allow this build, so that you can go back to an older build.
 func (m *migrator) pending(ctx context.Context, tx pgx.Tx) ([]Migration, error) {
 	have, err := m.applied(ctx, tx)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// LeastSlots and MostSlots limit the size of a ring.
+// LeastSlots and MostSlots limit the number of slots in the ring of the outbox.
 const (
 	LeastSlots = 4
 	MostSlots  = 1000
 )
 
-// Resize changes the number of slots of the outbox ring in short transactions while the system runs. It
-// returns a line for each change. It can be stopped at any point and run again.
+// Resize changes the number of slots of the outbox ring while the system runs, in short transactions. It
+// returns a line for each change. You can stop it at any point and run it again. 0 slots means no change.
 func Resize(ctx context.Context, db Database, pg *sqlexec.DB, slots int) ([]string, error) {
 	if slots != 0 && (slots < LeastSlots || slots > MostSlots) {
 		return nil, fmt.Errorf("resize: a ring has %d to %d slots, not %d", LeastSlots, MostSlots, slots)
@@ -40,7 +40,7 @@ func Resize(ctx context.Context, db Database, pg *sqlexec.DB, slots int) ([]stri
 type resizer struct {
 	pg  *sqlexec.DB
 	db  Database
-	did []string
+	did []string // a line for each change
 }
 
 // step runs do in one transaction, with the migration lock and the stored ring.
@@ -61,7 +61,7 @@ func (r *resizer) step(ctx context.Context, do func(tx pgx.Tx, have Rings) error
 	})
 }
 
-// patiently runs a step that needs a table lock.
+// patiently runs do as step does. do needs a lock of table, and patiently retries until do gets it.
 func (r *resizer) patiently(ctx context.Context, table string,
 	do func(tx pgx.Tx, have Rings) error) error {
 	return again(ctx, table, LockPause, func(wait time.Duration) error {
@@ -92,7 +92,8 @@ func (r *resizer) set(ctx context.Context, tx pgx.Tx, to Rings) error {
 	return nil
 }
 
-// makeLeaf creates and attaches a table like leaf 0, with its rights, unless it exists.
+// makeLeaf creates the leaf n of the outbox and attaches it, unless it exists. It copies columns, owner and
+// rights from the first leaf.
 func (r *resizer) makeLeaf(ctx context.Context, tx pgx.Tx, n int) error {
 	var there bool
 	leaf := sqlexec.RowLeaf(n)
@@ -123,8 +124,8 @@ func (r *resizer) makeLeaf(ctx context.Context, tx pgx.Tx, n int) error {
 	return nil
 }
 
-// resize creates the missing leaves and changes the ring. Existing rows stay in their leaves until these
-// are emptied.
+// resize creates the missing leaves and then stores the new ring. Existing rows stay in their leaves until
+// retention empties these leaves.
 func (r *resizer) resize(ctx context.Context, slots int) error {
 	for n := range slots {
 		err := r.patiently(ctx, "skald_outbox", func(tx pgx.Tx, _ Rings) error {

@@ -7,8 +7,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Step is one migration as SQL for another migration tool, including the record that it was applied. Run it
-// as one transaction.
+// Step is one migration as SQL for another migration tool. The SQL also records that the migration was
+// applied. Run it as one transaction.
 type Step struct {
 	Version int
 	Name    string // of the migration, without .sql
@@ -40,6 +40,7 @@ func Steps(o Options) ([]Step, error) {
 	return out, nil
 }
 
+// opening returns the SQL that creates the schema and the table of applied migrations.
 func (m *migrator) opening() string {
 	return fmt.Sprintf("CREATE SCHEMA IF NOT EXISTS %s;\n%s;\n", strings.TrimSuffix(m.pg.Prefix, "."),
 		m.pg.SQL["CreateMigrations"])

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	lockTries    = 60          // for a table lock
-	LockPause    = time.Second // between two tries
-	firstWait    = 200 * time.Millisecond
-	patientTries = lockTries / 4 // tries until the wait doubles: 200, 400, 800, 1,600 ms
+	lockTries    = 60                     // maximum number of tries to get a table lock
+	LockPause    = time.Second            // between two tries
+	firstWait    = 200 * time.Millisecond // maximum wait of the first tries
+	patientTries = lockTries / 4          // number of tries until the wait doubles: 200, 400, 800, 1,600 ms
 )
 
-// BusyError reports that a table lock was not free, because other transactions use the table.
+// BusyError reports that a table could not be locked, because other transactions use it.
 type BusyError struct {
 	Table string
-	Err   error // of the context, if that ended before all tries; otherwise nil
+	Err   error // the error of the context if it ended before the last try; otherwise nil
 }
 
 func (e *BusyError) Unwrap() error { return e.Err }
@@ -32,11 +32,13 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("store: %s was locked by open transactions in every try: end the long ones and run it again; it continues where it stopped", e.Table)
 }
 
-// lockWait returns the maximum wait of a try. At first it is short, because other transactions queue behind
-// it. But if transactions always overlap, a wait gets the lock only if it is longer than the current one.
+// lockWait returns the maximum wait of a try. It is short at first, because other transactions queue behind
+// the try. It grows, because if transactions always overlap, a try succeeds only if it waits longer than the
+// present transaction runs.
 func lockWait(try int) time.Duration { return firstWait << (try / patientTries) }
 
-// again repeats try until it gets its lock. The wait grows.
+// again calls try until it gets its lock, with a growing wait. After lockTries calls, or if ctx ends after
+// the first call, it returns a *BusyError.
 func again(ctx context.Context, table string, pause time.Duration, try func(wait time.Duration) error) error {
 	for n := range lockTries {
 		err := try(lockWait(n))

@@ -1,16 +1,16 @@
 -- name: ExamineSettings
--- The values at the start of the session, because Skald changes some of them in its transactions.
+-- Returns the values at the start of the session, because Skald changes some of them in its transactions.
 SELECT name, coalesce(reset_val, '') FROM pg_catalog.pg_settings WHERE name = ANY ($1::text[]);
 
 -- name: ExaminePlanner
--- Planner switches that are off and JIT costs below the default, for a new session of this role.
+-- Returns planner switches that are off and JIT costs below the default, as a new session of this role has them.
 SELECT name, reset_val FROM pg_catalog.pg_settings
 WHERE name LIKE 'enable\_%' AND vartype = 'bool' AND boot_val = 'on' AND reset_val = 'off'
 	OR name LIKE 'jit\_%\_cost' AND reset_val::double precision >= 0 AND reset_val::double precision < boot_val::double precision
 ORDER BY name;
 
 -- name: ExamineServer
--- The start of other users' transactions is hidden without the right to see it.
+-- Without pg_read_all_stats, it does not see the start of other users' transactions.
 SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
 	(SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend')::int,
 	(SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend' AND usename = current_user)::int,

@@ -1,13 +1,14 @@
 -- name: Encoding
--- From the table: to_regnamespace uses a cache, which may lack a schema that was created while this waited for the lock.
+-- Reads pg_namespace, because to_regnamespace uses a cache. The cache may lack a schema that a rival created while this migration waited for its
+-- lock.
 SELECT current_setting('server_encoding'), current_setting('client_encoding'), current_database(), EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1::text);
 
 -- name: BoundIdle
--- A process that is paused between two statements must not keep its locks forever.
+-- Sets the timeout that ends the transaction of a paused process, so that it does not keep its locks forever.
 SELECT set_config('idle_in_transaction_session_timeout', $1::text, true);
 
 -- name: LockMigrations
--- Until the end of the transaction, so that two migrations run one after the other.
+-- Locks until the end of the transaction, so that two migrations run one after the other.
 SELECT pg_advisory_xact_lock(hashtextextended('skald migration ' || $1::text, 0));
 
 -- name: CreateMigrations
@@ -38,8 +39,8 @@ INSERT INTO /*schema*/skald_setting (name, value) VALUES ('source', $1::text);
 SELECT coalesce(string_agg(version::text, ','), ''), coalesce(max(builds), 0) FROM /*schema*/skald_migration;
 
 -- name: MissingRight
--- The first missing right, for example "INSERT on skald_outbox", with the statement that grants it. It ignores missing tables: they belong
--- to another version, which Version reports.
+-- Returns the first missing right, for example "INSERT on skald_outbox", with the statement that grants it. It ignores missing tables, because
+-- then the tables have another version, which Version reports.
 SELECT w.privilege || ' on ' || w.what,
 	format('GRANT %s%s ON %s TO %I', w.privilege, ' (' || w.columns || ')', w.target, current_user)
 FROM (
@@ -76,7 +77,7 @@ ORDER BY w.n, w.what
 LIMIT 1;
 
 -- name: LockShort
--- Other transactions queue behind this lock and wait as long.
+-- Sets the maximum wait for a table lock. Other transactions queue behind the lock and wait as long.
 SELECT set_config('lock_timeout', $1::text, true);
 
 -- name: Clock
@@ -89,7 +90,7 @@ INSERT INTO /*schema*/skald_setting (name, value) VALUES ($1::text, $2::text) ON
 SELECT to_regclass($1::text) IS NOT NULL;
 
 -- name: Like
--- Owner, rights and storage parameters of one leaf, as statements for another.
+-- Returns the statements that give the leaf $2 the owner, the rights and the storage parameters of the leaf $1.
 SELECT format('ALTER TABLE %s OWNER TO %I', $2::text, pg_get_userbyid(relowner)) FROM pg_class WHERE oid = $1::text::regclass
 UNION ALL
 SELECT format('ALTER TABLE %s SET (%s)', $2::text, array_to_string(reloptions, ', '))
@@ -100,12 +101,12 @@ SELECT format('GRANT %s ON %s TO %s%s', a.privilege_type, $2::text, CASE a.grant
 FROM pg_class, aclexplode(relacl) AS a WHERE oid = $1::text::regclass AND a.grantee <> relowner;
 
 -- name: NewRowLeaf
--- Created and then attached: CREATE … PARTITION OF would wait for every open writer, and other transactions would queue behind it.
+-- Creates a leaf without attaching it. CREATE … PARTITION OF would wait for every open writer, and other transactions would queue behind it.
 CREATE TABLE /*schema*/skald_outbox_0 (LIKE /*schema*/skald_outbox INCLUDING ALL EXCLUDING IDENTITY);
 
 -- name: AttachRowLeaf
 ALTER TABLE /*schema*/skald_outbox ATTACH PARTITION /*schema*/skald_outbox_0 FOR VALUES IN (/*slot*/0);
 
 -- name: RowSlots
--- Only the default of the parent, which an INSERT uses.
+-- Changes only the default of the parent table, because an INSERT uses that default.
 ALTER TABLE ONLY /*schema*/skald_outbox ALTER COLUMN slot SET DEFAULT (floor(date_part('epoch', now()) / 86400)::bigint % /*slots*/10)::smallint;

@@ -5,11 +5,12 @@ SELECT floor(extract(epoch FROM clock_timestamp()))::bigint;
 SELECT EXISTS (SELECT FROM /*schema*/skald_outbox_0);
 
 -- name: LockRows
--- First the lock, then the check, so that the check includes rows that commit during the wait for the lock.
+-- Runs before the check of the rows, so that the check includes rows that commit during the wait for this lock.
 LOCK TABLE /*schema*/skald_outbox_0 IN ACCESS EXCLUSIVE MODE;
 
 -- name: Covered
--- A shard has passed the rows that its base includes. A shard without a base, or with a missing one, has passed none.
+-- Reports whether all shards have passed the rows of a leaf. A shard has passed the rows that its base includes. If the base is empty or
+-- missing, the shard has passed no rows.
 SELECT NOT EXISTS (SELECT FROM /*schema*/skald_outbox_0) OR NOT EXISTS (
 	SELECT FROM /*schema*/skald_shard AS l LEFT JOIN /*schema*/skald_snapshot AS t
 		ON l.base <> '' AND t.id = nullif(split_part(l.base, '-', 1), '')::bigint AND t.token = split_part(l.base, '-', 2)
@@ -24,15 +25,16 @@ SELECT count(*) FROM /*schema*/skald_outbox_0;
 TRUNCATE /*schema*/skald_outbox_0;
 
 -- name: DeleteQuarantine
--- Only messages that were taken; the others wait for an operator.
+-- Deletes only messages that were handled after an operator admitted them. The others wait for an operator.
 DELETE FROM /*schema*/skald_quarantine WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM /*schema*/skald_quarantine WHERE taken_at < clock_timestamp() - $1::bigint * interval '1 microsecond'
 	LIMIT 5000 FOR UPDATE SKIP LOCKED));
 
 -- name: DeleteMarks
--- With their answers. The delete raises the floor of the consumer in the same transaction, so that each snapshot has the mark or the floor.
--- Marks with their own Keep are deleted when that is over, but none of the last $2, because no floor exists there. The clock is read once:
--- a condition with a clock for each row would not end the walk of the index, and each run would read all marks.
+-- Deletes expired marks with their answers. It raises the floor of the consumer in the same transaction, so that each snapshot has the mark or
+-- the floor. It also deletes marks with their own Keep after that time. It never deletes marks of the last $2 microseconds, because no floor may
+-- be there. The clock is read once, because a condition with a clock for each row could not end the walk of the index, and each run would read
+-- all marks.
 WITH d AS (
 	DELETE FROM /*schema*/skald_mark WHERE ctid = ANY (ARRAY(
 		SELECT ctid FROM /*schema*/skald_mark WHERE at < (SELECT clock_timestamp()) - $1::bigint * interval '1 microsecond'
@@ -52,7 +54,8 @@ WITH d AS (
 SELECT count(*) FROM d;
 
 -- name: DeleteSagas
--- Ended sagas; their keys become free. A child stays until its parent has ended, because the parent may still undo it.
+-- Deletes ended sagas, so that new sagas can use their keys. It keeps a child until its parent has ended, because the parent may still undo the
+-- child.
 DELETE FROM /*schema*/skald_saga WHERE ctid = ANY (ARRAY(
 	SELECT s.ctid FROM /*schema*/skald_saga AS s WHERE s.ended_at < (SELECT clock_timestamp()) - $1::bigint * interval '1 microsecond' AND NOT EXISTS (
 		SELECT FROM (SELECT CASE WHEN strpos(s.origin, '"parent"') > 0 THEN s.origin::jsonb -> 'parent' END AS up) AS o
@@ -61,7 +64,7 @@ DELETE FROM /*schema*/skald_saga WHERE ctid = ANY (ARRAY(
 	ORDER BY s.ended_at LIMIT 5000 FOR UPDATE OF s SKIP LOCKED));
 
 -- name: CountRest
--- The number of rows that DeleteMarks, ForgetSteps and DeleteSagas would delete.
+-- Counts the rows that DeleteMarks, ForgetSteps and DeleteSagas would delete.
 SELECT (SELECT count(*) FROM /*schema*/skald_mark WHERE at < clock_timestamp() - $1::bigint * interval '1 microsecond'
 		AND (until IS NULL OR until <= clock_timestamp()))
 	+ (SELECT count(*) FROM /*schema*/skald_mark WHERE until <= clock_timestamp() AND at < clock_timestamp() - $4::bigint * interval '1 microsecond'
@@ -74,8 +77,8 @@ SELECT (SELECT count(*) FROM /*schema*/skald_mark WHERE at < clock_timestamp() -
 		WHERE p.id = (o.up ->> 'id') COLLATE "C" AND p.ended_at IS NULL));
 
 -- name: DeleteSnapshots
--- Snapshots before the oldest that a shard needs. A shard at the beginning needs the end of its window, which it may not have stored yet.
--- Those of the last hour stay, because a relay may still use them.
+-- Deletes snapshots that are older than those that the shards need. A shard at the beginning needs the end of its window, which it may not have
+-- stored yet. It keeps snapshots of the last hour, because a relay may still use them.
 DELETE FROM /*schema*/skald_snapshot WHERE id = ANY (ARRAY(
 	SELECT id FROM /*schema*/skald_snapshot
 	WHERE at < clock_timestamp() - interval '1 hour' AND id < (
@@ -95,7 +98,7 @@ RETURNING true;
 DELETE FROM /*schema*/skald_lease WHERE name = $1::text AND owner = $2::text;
 
 -- name: Keeps
--- A public view, because an app may read no other table.
+-- Reads a public view, because the role of an app may read no other table.
 SELECT coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_outbox'), 0), coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_mark'), 0),
 	coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_step'), 0), coalesce(max(keep_seconds) FILTER (WHERE name = 'skald_saga'), 0)
 FROM /*schema*/skald_retention;
@@ -104,8 +107,8 @@ FROM /*schema*/skald_retention;
 UPDATE /*schema*/skald_retention_run SET removed_at = clock_timestamp() WHERE name = $1::text;
 
 -- name: ForgetSteps
--- Locked steps wait for the next run. A step stays if its call is in progress, if its message is parked or dead, or if the beginning of its
--- saga is not known.
+-- Deletes expired steps; the next run deletes those that are locked now. It keeps a step if its call is in progress, if its message is parked or
+-- dead, or if the begin of its saga is unknown.
 WITH d AS (
 	DELETE FROM /*schema*/skald_step WHERE ctid = ANY (ARRAY(
 		SELECT s.ctid FROM /*schema*/skald_step AS s

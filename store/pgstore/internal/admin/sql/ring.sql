@@ -1,7 +1,7 @@
 -- name: Ring
--- The ring; '' if it was never changed.
+-- Returns the rings as JSON; '' if the ring was never resized.
 SELECT coalesce((SELECT value FROM /*schema*/skald_setting WHERE name = 'outbox ring'), '');
 
 -- name: GuardRing
--- After the lock of a leaf: rows that were written with an unknown ring must stay.
+-- Runs after the lock of a leaf, and fails if the ring has changed: retention must not delete rows of a ring that it does not know.
 SELECT /*schema*/skald_require(coalesce((SELECT value FROM /*schema*/skald_setting WHERE name = 'outbox ring'), '') = $1::text, 'the ring');
