@@ -1,5 +1,5 @@
-// Package outbox writes messages inside the caller's transaction: they are published if, and only if, it
-// commits.
+// Package outbox writes messages in the caller's transaction. A relay publishes them if, and only if, the
+// transaction commits.
 //
 //	your tx ─► [outbox] ─► relay ─► broker ─► inbox ─► handler's tx ─► outbox ─► …
 package outbox
@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Store is the part of a database that an outbox needs; every store.Driver has it.
+// Store is the part of a database driver that an outbox needs. Every store.Driver implements it.
 type Store[TTx any] interface {
 	Write(ctx context.Context, tx TTx, es ...store.Effect) error
 	Enter(ctx context.Context, tx TTx, in store.Intake) (store.Found, error)
@@ -28,11 +28,11 @@ type Store[TTx any] interface {
 
 // Options configures an Outbox. The zero value works.
 type Options struct {
-	Codec skald.Codec                // for drafts without a codec. Default JSON
+	Codec skald.Codec                // encodes drafts without a codec. Default JSON
 	Now   func() time.Time           // the time of messages. Default time.Now
 	NewID func(now time.Time) string // default: UUIDs of version 7
 
-	MeterProvider metric.MeterProvider // of metrics of written messages. Default OpenTelemetry's global one
+	MeterProvider metric.MeterProvider // for metrics of written messages. Default OpenTelemetry's global one
 }
 
 // Outbox writes messages to the outbox table. It is safe for concurrent use.
@@ -42,7 +42,7 @@ type Outbox[TTx any] struct {
 	tel   *telemetry.Outbox
 }
 
-// New returns an outbox in the database of s.
+// New returns an outbox that writes to the database of s.
 func New[TTx any](s Store[TTx], o *Options) *Outbox[TTx] {
 	if o == nil {
 		o = &Options{}
@@ -53,17 +53,18 @@ func New[TTx any](s Store[TTx], o *Options) *Outbox[TTx] {
 	}
 }
 
-// ErrOtherTransaction is the error of a Write in a handler, in a transaction that is not the handler's.
+// ErrOtherTransaction is returned by Write in a handler, if tx is not the handler's transaction.
 var ErrOtherTransaction = errors.New("not the handler's transaction")
 
-// OtherTransaction returns a context for a Write in a handler, in a transaction that is not the handler's.
-// The written messages depend only on that other transaction. If the handler fails or its message is
-// delivered again, they are published anyway, once for each attempt.
+// OtherTransaction returns a context with which a handler can write in another transaction than its own. The
+// written messages depend only on that transaction. If the handler fails, or its message is delivered again,
+// the relay publishes them anyway, once for each attempt.
 func OtherTransaction(ctx context.Context) context.Context {
 	return lending.With(ctx, lending.Loan{})
 }
 
-// checkTransaction returns an error if ctx is a handler's and tx is not the transaction of that handler.
+// checkTransaction returns an error if ctx belongs to a handler and tx is not the transaction of that
+// handler.
 func checkTransaction(ctx context.Context, tx any) error {
 	l, ok := lending.In(ctx)
 	if !ok || l.Is(tx) {
@@ -74,21 +75,21 @@ func checkTransaction(ctx context.Context, tx any) error {
 		l.NameOf(tx), l.By(), l.NameOf(l.Tx))
 }
 
-// Write inserts drafts into the outbox within tx, in order. It never commits. With a handler's ctx the
-// messages get the correlation ID of the handled message, and name that message as their cause. They belong
-// to the trace of ctx.
+// Write inserts drafts into the outbox within tx, in order. It never commits. If ctx belongs to a handler,
+// the messages get the correlation ID of the handled message, and its ID as their causation ID. The trace of
+// ctx continues in the messages.
 //
 // In a handler, tx must be the handler's transaction or a savepoint in it. Otherwise Write returns
 // ErrOtherTransaction, unless ctx comes from OtherTransaction.
 //
-// A draft with an ID is written once: if you do not know whether the transaction was committed, repeat all of
-// it. If the same message was committed under the ID before, Write skips the draft and returns nil. It waits
-// for an open transaction that has written under the ID. It returns ErrOtherMessage if another message was
-// written under the ID. It returns ErrForgotten if the ID is older than the retention of marks (30 days). An
-// ID costs a round trip.
+// A draft with an ID is written once. If you do not know whether a transaction was committed, repeat the
+// whole transaction. If the same message was committed with this ID before, Write skips the draft and returns
+// nil. If an open transaction has written with this ID, Write waits for it. Write returns ErrOtherMessage if
+// another message was written with this ID. It returns ErrForgotten if the ID is older than the retention of
+// marks (30 days). An ID costs a round trip to the database.
 //
-// Write fails if a value cannot be encoded or exceeds a limit (*store.LimitError); then roll tx back. Limits:
-// data 900 KiB, headers 16 KiB, topic [A-Za-z0-9._-]{1,249}, key 1 KiB.
+// Write fails if a value cannot be encoded or exceeds a limit (*store.LimitError). Then roll tx back. The
+// limits are 900 KiB of data, 16 KiB of headers, 1 KiB of key, and topics that match [A-Za-z0-9._-]{1,249}.
 func (o *Outbox[TTx]) Write(ctx context.Context, tx TTx, drafts ...skald.Draft) error {
 	if len(drafts) == 0 {
 		return nil

@@ -9,9 +9,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Watch reports metrics of the outbox: the pending rows, their age, and shards without a relay. It is for
-// processes that only write. A relay reports the same while it is alive; an inbox reports it for its own
-// database. Watch queries the database when metrics are collected, at most every 30 s.
+// Watch reports metrics of the outbox: the number and the age of pending rows, and shards without a relay. It
+// is for processes that only write messages, because a relay and an inbox report the same metrics. Watch
+// queries the database when metrics are collected, at most every 30 s.
 type Watch struct {
 	db store.StatusReader
 	o  Options
@@ -19,7 +19,7 @@ type Watch struct {
 
 var _ skald.Runner = (*Watch)(nil)
 
-// NewWatch returns a watch on the outbox in db. It uses only Now and MeterProvider of o.
+// NewWatch returns a Watch for the outbox in db. It uses only Now and MeterProvider of o.
 func NewWatch(db store.StatusReader, o *Options) *Watch {
 	w := &Watch{db: db}
 	if o != nil {

@@ -10,17 +10,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Errors of a Write of a draft with an ID.
+// Errors that Write returns for a draft with an ID.
 var (
 	ErrOtherMessage = complete.ErrOtherMessage
 	ErrForgotten    = complete.ErrForgotten
 )
 
-// unwritten removes the rows of drafts that were already written under their IDs.
+// unwritten returns the rows that were not written before with the ID of their draft. Rows without a draft ID
+// are always returned.
 func (o *Outbox[TTx]) unwritten(ctx context.Context, tx TTx, drafts []skald.Draft,
 	rows []skald.Message) ([]skald.Message, error) {
 	in, place := store.Intake{}, map[string]int{}
-	repeats := map[int]bool{} // keyed by index in rows
+	repeats := map[int]bool{} // by index in rows: the ID occurs earlier in this call
 	var secret []byte
 	for i := range drafts {
 		if drafts[i].ID == "" {

@@ -1,3 +1,5 @@
+// This file processes the answers of the broker, and moves the acknowledged prefix of each shard.
+
 package relay
 
 import (
@@ -14,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// answered records the broker's answer to a call in the shards that own the rows of the call.
+// answered records the broker's answer to a call, in the shards of its rows.
 func (r *Relay) answered(c *call, err error) {
 	r.inFlight -= c.rows
 	r.bytes -= c.bytes
@@ -51,9 +53,9 @@ func endOf(err error) string {
 	return telemetry.NotDone
 }
 
-// verdict is a broker's answer, by index in the call.
+// verdict has the broker's answer for each row of a call.
 type verdict struct {
-	all  error // an outage: the result of each row is unknown
+	all  error // an outage: the state of each row is unknown
 	rows *broker.PublishError
 }
 
@@ -75,8 +77,8 @@ func (v verdict) of(i int) (failed, refused error) {
 	return v.rows.Failed[i], v.rows.Refused[i]
 }
 
-// judge finishes a piece. It records how far the piece was acknowledged, and which rows of the piece are
-// suspects.
+// judge records the answer for the rows of a piece. It defers refused rows, and marks rows as suspects if
+// they must be published alone.
 func (r *Relay) judge(c *call, s *shard, p *piece, v verdict) {
 	p.done = true
 	taken, run := 0, r.tel.Run(r.o.Now())
@@ -111,15 +113,15 @@ func (r *Relay) judge(c *call, s *shard, p *piece, v verdict) {
 	}
 	run.End()
 	if p.failedSeq != 0 {
-		// Set this now, because answers may arrive out of order, and after this answer the driver holds no
-		// rows back.
+		// Stop the shard now. Answers may arrive out of order, and after this answer the driver no longer
+		// holds back later rows.
 		s.failing = true
 	}
 	r.count(func(h *Health) { h.Published += int64(taken) })
 }
 
-// noteMissingTopic records that the broker has no such topic, or that no group has a queue for the topic. It
-// logs each case once.
+// noteMissingTopic records that the broker has no such topic, or that no consumer group has a queue for it.
+// It logs each of the two reasons once.
 func (r *Relay) noteMissingTopic(topic string, refused error) {
 	why := fmt.Errorf("topic %s: %w", topic, broker.ErrNoTopic)
 	none := (*broker.NoQueueError)(nil)
@@ -138,14 +140,14 @@ func (r *Relay) noteMissingTopic(topic string, refused error) {
 	}
 }
 
-// deferRefused defers a row that the broker refused because of this row itself. Later rows of its key wait
-// for the row.
+// deferRefused defers a row that the broker has refused because of the row itself. Later rows of its key wait
+// for it.
 func (r *Relay) deferRefused(s *shard, p *piece, row *store.Row, why error) {
 	r.addDeferred(s, p, row, why)
 	r.logDeferred(s, row, why)
 }
 
-// logDeferred logs the refused rows of a topic only from time to time, but logs each new reason at once.
+// logDeferred logs a refused row. It logs a new reason immediately, and repeats a reason only at intervals.
 func (r *Relay) logDeferred(s *shard, row *store.Row, why error) {
 	if rows, due := r.refusals.due(row.Topic, why.Error(), r.o.Now()); due {
 		r.o.Logger.Warn("relay: row deferred", "owner", r.o.Owner, "shard", s.ID, "seq", row.Seq,
@@ -163,7 +165,7 @@ func (r *Relay) addDeferred(s *shard, p *piece, row *store.Row, why error) {
 	r.tel.Refused(row.Topic)
 }
 
-// restart moves a shard with a row that was not acknowledged back to its acknowledged prefix.
+// restart moves a shard back to the last row before the first row that was not acknowledged.
 func (r *Relay) restart(s *shard) {
 	r.ungroup(s)
 	if s.leaving {
@@ -179,8 +181,8 @@ func (r *Relay) restart(s *shard) {
 	r.joinGroup(s, r.o.Now().Add(wait))
 }
 
-// noteBroker records whether the broker answers. It logs the start of an outage at once, then repeats this
-// from time to time, and logs the end of the outage.
+// noteBroker records whether the broker answers. It logs the start of an outage immediately, repeats this at
+// intervals, and logs the end.
 func (r *Relay) noteBroker(err error) {
 	isNew := r.away(&r.brokerAway, err)
 	if err == nil {

@@ -1,3 +1,5 @@
+// This file has all calls of the broker.
+
 package relay
 
 import (
@@ -9,27 +11,27 @@ import (
 	"github.com/skald-go/skald/internal/telemetry"
 )
 
-// callPublish publishes msgs. The driver limits the time until its answer.
+// callPublish publishes msgs. The driver limits the wait for an answer.
 func (r *Relay) callPublish(ctx context.Context, msgs []skald.Message) broker.Pending {
 	return r.bus.Publish(ctx, msgs, r.topics.ids)
 }
 
-// callTopics reads the IDs of topics from the broker, within most.
+// callTopics reads the IDs of topics from the broker. It waits at most for the time most.
 func (r *Relay) callTopics(ctx context.Context, most time.Duration, names ...string) (broker.Topics, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	return r.bus.Topics(ctx, names...)
 }
 
-// callIncarnation reads the broker's incarnation, within most.
+// callIncarnation reads the incarnation of the broker. It waits at most for the time most.
 func (r *Relay) callIncarnation(ctx context.Context, most time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	return r.bus.Incarnation(ctx)
 }
 
-// lag returns a function that reads from the broker how many messages wait for a consumer. It works even if
-// the consumer's own processes are gone. It returns nil if the driver cannot report this.
+// lag returns a function that reads the number of messages that wait for a consumer from the broker. It also
+// works while no process of the consumer runs. lag returns nil if the driver does not support this.
 func (r *Relay) lag() telemetry.Lagger {
 	b, ok := r.bus.(broker.Lagger)
 	if !ok {

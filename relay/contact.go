@@ -1,3 +1,5 @@
+// This file decides whether the broker is reachable, and whether other relays should take the shards.
+
 package relay
 
 import (
@@ -9,39 +11,38 @@ import (
 )
 
 const (
-	// giveBackAfter is the time after which a relay gives its shards to other relays, if its broker does not
-	// answer.
+	// giveBackAfter is the duration of a broker outage after which a relay yields its shards to other relays.
 	giveBackAfter = 10 * time.Second
-	// unansweredMost is the time after which the relay reports its broker as away, if calls get no answer.
+	// unansweredMost is the time without an answer to calls after which the relay reports its broker as away.
 	unansweredMost = 2 * time.Second
-	// probeEach is the time between two probes of a broker that does not answer.
+	// probeEach is the interval of probes while the broker does not answer.
 	probeEach = time.Second
-	// distrustMost limits the time for which a relay refuses shards because its broker answers probes but
-	// acknowledges no row.
+	// distrustMost limits the time for which a relay ignores answered probes, because its broker acknowledges
+	// no rows.
 	distrustMost = 10 * time.Minute
 )
 
-// contact records when a relay's broker answered, and when it did not. Only the goroutine of Run or Step uses
-// it. A relay without a reachable broker yields (store.LeaseRequest.Yield). Relays with a reachable broker
-// take its shards, so that one process does not delay all rows.
+// contact has the state of a relay's contact to its broker. Only the goroutine of Run or Step uses it. A
+// relay without a reachable broker yields its shards (store.LeaseRequest.Yield). Relays with a reachable
+// broker take them, so that one process does not delay all rows.
 //
-// An acknowledged row proves that the broker accepts rows. An answered probe proves less. A relay trusts an
-// answered probe only if no call failed lately. If the relay then took shards and still published nothing, it
-// waits longer the next time before it trusts a probe.
+// An acknowledged row proves that the broker accepts rows. An answered probe proves less, so a relay trusts a
+// probe only if no call failed recently. If the relay then takes shards and still publishes no row, it waits
+// longer before it trusts the next probe.
 type contact struct {
-	since         time.Time // of the first consecutive failure; zero if it answers
+	since         time.Time // the first failure in a row; zero if the broker answers
 	open          time.Time // the start of the time in which calls got no answer
 	distrustUntil time.Time // answered probes are ignored until then
-	proved        bool      // it has answered at least once
-	yields        bool
-	fruitless     int // how often the relay yielded since its last acknowledged row
+	proved        bool      // the broker has answered at least once
+	yields        bool      // other relays may take the shards
+	fruitless     int       // the number of times that the relay yielded since its last acknowledged row
 
 	asking bool      // a probe is in progress
 	askAt  time.Time // when the next probe is due
 }
 
-// noteAnswer records the broker's answer to a call of n rows. Rows that the broker refused or held back do
-// not count as an outage.
+// noteAnswer records the broker's answer to a call of n rows. If the broker refused rows or held them back,
+// this is not an outage.
 func (r *Relay) noteAnswer(v verdict, n int) {
 	now, c := r.o.Now(), &r.contact
 	switch {
@@ -68,13 +69,13 @@ func (r *Relay) noteNoAnswer(err error) {
 func (r *Relay) noteContact() {
 	c := &r.contact
 	if c.yields || !c.proved {
-		r.leaseAt = r.o.Now() // for the shards that other relays keep for it
+		r.leaseAt = r.o.Now() // to take shards immediately
 	}
 	c.since, c.proved, c.yields = time.Time{}, true, false
 	r.noteBroker(nil)
 }
 
-// brokerSilence returns the time for which the broker has not answered; 0 if it answers.
+// brokerSilence returns the time since the broker's last answer, or 0 if the broker answers.
 func (r *Relay) brokerSilence(now time.Time) time.Duration {
 	if r.contact.since.IsZero() && !r.contact.proved {
 		return 1
@@ -90,7 +91,8 @@ func (r *Relay) brokerSilence(now time.Time) time.Duration {
 	return max(now.Sub(since), 1)
 }
 
-// yields reports whether the relay gives its shards to other relays with a reachable broker.
+// yields returns true if other relays with a reachable broker may take the shards. away is the time for which
+// this relay's broker has not answered.
 func (r *Relay) yields(away time.Duration) bool {
 	c := &r.contact
 	if c.yields || away < r.o.giveBack {
@@ -105,7 +107,7 @@ func (r *Relay) yields(away time.Duration) bool {
 	return true
 }
 
-// probe sends a probe to the broker if it does not answer, or has not answered yet.
+// probe sends a request to the broker if the broker does not answer, or has not answered yet.
 func (r *Relay) probe(context.Context) (busy bool, err error) {
 	now, c := r.o.Now(), &r.contact
 	if c.asking || now.Before(c.askAt) || c.proved && c.since.IsZero() && !c.yields {

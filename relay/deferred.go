@@ -1,3 +1,5 @@
+// This file retries deferred rows.
+
 package relay
 
 import (
@@ -15,15 +17,15 @@ import (
 )
 
 const (
-	deferredPage = 500
-	deferredPoll = time.Second // between two reads while there are deferred rows
-	// deferredPollSlow is the time between two reads if the relay has no deferred rows, counted over all
-	// relays together. Reads are needed, because another relay may have deferred rows.
+	deferredPage = 500         // the maximum number of rows of one read
+	deferredPoll = time.Second // the interval of reads while there are deferred rows
+	// deferredPollSlow is the interval of reads while the relay knows of no deferred rows, over all relays
+	// together. Reads are still needed, because another relay may have deferred rows.
 	deferredPollSlow = 5 * time.Second
 )
 
-// retryDeferred publishes due deferred rows. No newer row of their keys is in progress, because all newer
-// rows of these keys are deferred, too.
+// retryDeferred publishes the deferred rows that are due. This keeps the order, because all newer rows of
+// their keys are deferred too.
 func (r *Relay) retryDeferred(ctx context.Context) (busy bool, err error) {
 	now := r.o.Now()
 	r.forgetPushback(now)
@@ -63,13 +65,13 @@ func (r *Relay) retryDeferred(ctx context.Context) (busy bool, err error) {
 	return true, nil
 }
 
-// suspect is a deferred row that the broker refused together with others.
+// suspect is a deferred row that the broker refused together with others. The relay publishes it alone.
 type suspect struct {
 	row   store.DeferredRow
-	shard *shard // as it was owned then
+	shard *shard // the owned shard at that time
 }
 
-// retrySuspect publishes the next suspect alone, and reports whether there was one.
+// retrySuspect publishes the next suspect alone. It returns false if there is none.
 func (r *Relay) retrySuspect() bool {
 	for len(r.suspects) > 0 {
 		next := r.suspects[0]
@@ -99,8 +101,8 @@ func (r *Relay) sendDeferred(due []store.DeferredRow) {
 	r.send(c, msgs)
 }
 
-// withoutReplays removes the rows of recreated topics from due, because they wait for a replay. It also
-// removes a row if an older row of its key is about to be stored as deferred.
+// withoutReplays removes rows of recreated topics from due, because a replay publishes them. It also removes
+// a row if an older row of its key will be stored as deferred.
 func (r *Relay) withoutReplays(ctx context.Context, due []store.DeferredRow) ([]store.DeferredRow, error) {
 	names := make([]string, len(due))
 	for i := range due {
@@ -116,7 +118,7 @@ func (r *Relay) withoutReplays(ctx context.Context, due []store.DeferredRow) ([]
 }
 
 // publishable returns the rows of due that can be decoded and are within the limits. It postpones the other
-// rows, and later rows of their keys wait.
+// rows. It also omits later rows of their keys.
 func (r *Relay) publishable(due []store.DeferredRow) []store.DeferredRow {
 	waits := map[string]bool{}
 	return slices.DeleteFunc(due, func(a store.DeferredRow) bool {
@@ -139,7 +141,7 @@ func (r *Relay) publishable(due []store.DeferredRow) []store.DeferredRow {
 	})
 }
 
-// mayHaveDeferred reports whether the shards may still have deferred rows that are not due.
+// mayHaveDeferred returns true if there may be deferred rows that are not due yet.
 func (r *Relay) mayHaveDeferred(now time.Time) bool {
 	if now.Before(r.deferredLast) {
 		return true
@@ -152,8 +154,8 @@ func (r *Relay) mayHaveDeferred(now time.Time) bool {
 	return false
 }
 
-// scheduleDeferred records that a deferred row is due in d, counted from the next save. Until then deferred
-// rows are read often.
+// scheduleDeferred records that a deferred row is due after d. Until then, the relay reads deferred rows
+// often.
 func (r *Relay) scheduleDeferred(d time.Duration) {
 	r.hasDeferred = true
 	if soon := r.o.Now().Add(deferredPoll); soon.Before(r.deferredAt) {
@@ -174,7 +176,7 @@ func (r *Relay) shardIDs() []int {
 	return ids
 }
 
-// deferredAnswered frees the rows that were acknowledged and postpones the rows that were refused.
+// deferredAnswered removes the acknowledged rows from the deferred rows, and postpones the others.
 func (r *Relay) deferredAnswered(c *call, err error) {
 	r.retrying = false
 	v := newVerdict(err)
@@ -182,14 +184,14 @@ func (r *Relay) deferredAnswered(c *call, err error) {
 	freed, seen := false, keysSeen{}
 	for i := range c.deferred {
 		a := &c.deferred[i]
-		s := c.shards[i] // the shard as it was owned then: another owner may have published the row meanwhile
+		s := c.shards[i] // the owned shard at that time; a later owner may have published the row
 		if s == nil || s.gone {
 			continue
 		}
 		switch failed, refused := v.of(i); {
 		case errors.Is(failed, broker.ErrRecreated):
 			r.topics.forget(a.Topic)
-		case failed != nil && v.all == nil && !seen.first(&a.Message): // it was held back after that
+		case failed != nil && v.all == nil && !seen.first(&a.Message): // an earlier row held it back
 		case failed != nil && v.all == nil:
 			r.notePushback(s, &a.Row, failed)
 			r.deferAgain(s, a, failed)
@@ -216,7 +218,7 @@ func (r *Relay) deferredAnswered(c *call, err error) {
 		}
 	}
 	if freed {
-		r.deferredAt = r.o.Now() // rows after these may be publishable
+		r.deferredAt = r.o.Now() // the next rows of these keys may be due
 	}
 }
 
@@ -229,7 +231,7 @@ func (r *Relay) deferAgain(s *shard, a *store.DeferredRow, why error) {
 	r.scheduleDeferred(a.Due)
 }
 
-// reload reads which keys of shards still have deferred rows, after some rows were freed.
+// reload reads the keys with deferred rows again, after some rows were published.
 func (r *Relay) reload(ctx context.Context, shards []*shard) error {
 	ids := make([]int, len(shards))
 	for i, s := range shards {

@@ -1,3 +1,5 @@
+// This file reports the state of a relay.
+
 package relay
 
 import (
@@ -10,30 +12,30 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Health is the state of a relay. An outage of database or broker makes the relay not ready. The relay stays
-// live, because a restart cures neither outage. docs/operations.md lists the report for each fault, and its
-// delay.
+// Health is the state of a relay. An outage of the database or the broker makes the relay not ready. The
+// relay stays live, because a restart does not end the outage. docs/operations.md lists the report for each
+// fault, and its delay.
 type Health struct {
 	Live   bool   // false only after Run has ended
-	Ready  bool   // database and broker answer
+	Ready  bool   // the database and the broker answer
 	Why    string // why the relay is not ready: one line, the innermost cause first
-	Shards int    // owned now
+	Shards int    // the number of owned shards
 	// Polls is the reason why the relay polls and is not notified of commits. If another program reads the
-	// replication slot, Polls is the reason why positions do not follow the slot. It is empty if everything
+	// replication slot, Polls is the reason why positions do not follow the slot. It is "" if everything
 	// works as configured.
 	Polls string
 
-	// Published and Deferred count the rows of this process since New. A row that is repeated after a crash
-	// or a failure counts again.
+	// Published and Deferred count rows since New. A row counts again if the relay repeats it after a crash
+	// or a failure.
 	Published, Deferred int64
-	// PushedBack has the topics that accept no more rows, with the last error. The reason can be a full queue
-	// or stream. The rows of these topics are deferred, so their keys wait, and are retried at growing
-	// intervals. The relay is still ready, because other keys continue. A topic is removed two minutes after
-	// its last failure.
+	// PushedBack has the topics that accept no rows, with the last error. For example, a queue or stream is
+	// full. The relay defers the rows of these topics with their keys, and retries them at growing intervals.
+	// The relay is still ready, because other keys continue. A topic is removed two minutes after its last
+	// failure.
 	PushedBack map[string]string
 }
 
-// Health returns the state. It is safe for concurrent use.
+// Health returns the state of r. It is safe for concurrent use.
 func (r *Relay) Health() Health {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,13 +54,13 @@ func (r *Relay) Health() Health {
 	return h
 }
 
-// Status returns the state for skald.Run and package health.
+// Status returns the state in the form that skald.Run and package health need.
 func (r *Relay) Status() skald.Status {
 	h := r.Health()
 	return skald.Status{Name: "relay", Stage: skald.Publishing, Live: h.Live, Ready: h.Ready, Why: h.Why}
 }
 
-// away records an outage, or with nil its end, and reports whether that is new.
+// away records an outage, or its end if err is nil. isNew is true if an outage starts or ends.
 func (r *Relay) away(what *string, err error) (isNew bool) {
 	why := ""
 	if err != nil {
@@ -96,13 +98,13 @@ func (r *Relay) ready() {
 	}
 }
 
-// Backlog reads the backlog of the outbox, for callers of Step.
+// Backlog reads the backlog of the outbox. It is for callers of Step.
 func (r *Relay) Backlog(ctx context.Context) (store.Backlog, error) {
 	return store.ReadBacklog(ctx, r.db)
 }
 
-// Idle returns true if no committed row waits to be published, in the shards of any relay. Deferred rows do
-// not count. Idle is for callers of Step, because a Step may do no work only because its relay had no shard.
+// Idle returns true if no committed row waits to be published, in any shard. Deferred rows do not count. Idle
+// is for callers of Step: a Step without work may only mean that this relay has no shard.
 func (r *Relay) Idle(ctx context.Context) (bool, error) {
 	b, err := store.ReadBacklog(ctx, r.db)
 	if err != nil {
@@ -116,5 +118,5 @@ func (r *Relay) status() (shards int, ready bool) {
 	return h.Shards, h.Ready
 }
 
-// notNotified reports whether the source should be notified of commits but is not.
+// notNotified returns true if the source supports notifications of commits but does not receive them.
 func (r *Relay) notNotified() bool { return r.listener != nil && r.listener.Listening().Why != "" }

@@ -1,3 +1,5 @@
+// This file leases shards, and releases them.
+
 package relay
 
 import (
@@ -12,9 +14,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lease renews the owned shards and takes free ones. It does so after a third of the lease's time, or a
-// little earlier if there are other relays. If possible, lease also looks for new rows in the same call, so
-// that an idle relay sends one query for both.
+// lease renews the lease of the owned shards and takes free ones, at intervals of a third of TTL, or a little
+// less if there are other relays. If possible, the same call also looks for new rows, so that an idle relay
+// sends one query for both.
 func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	now := r.o.Now()
 	free, idle := r.toFree(), r.idle(now)
@@ -66,33 +68,34 @@ func (r *Relay) lease(ctx context.Context) (busy bool, err error) {
 	return len(gained)+len(free) > 0, nil
 }
 
-// renewed computes the end of the leases, counted from before the query, because the store's clock started
-// later.
+// renewed sets the end of the lease. It counts from the time before the query, because the store's clock
+// started later.
 func (r *Relay) renewed(now time.Time, got store.Leased) {
 	r.expires, r.leaseAt = now.Add(r.o.TTL), now.Add(r.o.TTL/3)
 	switch {
 	case len(got.Shards) == 0 && got.Share == 0:
 		p := r.patience() * 4 / 5
 		r.leaseAt = now.Add(backoff.After(1, p, p))
-	case got.Sessions > 1: // so that a shard that a neighbour releases is taken within a second
+	case got.Sessions > 1: // earlier, to take a shard that another relay releases within a second
 		r.leaseAt = now.Add(max(r.o.TTL*3/10, min(r.o.TTL/3, time.Duration(got.Sessions)*pollEach)))
 	}
 }
 
-// patience returns the time for which a relay without a shard waits before it requests one. All waiting
-// relays together send three requests a second, for any number of relays, so that a free shard is soon taken.
+// patience returns the interval at which a relay without a shard requests one. It grows with the number of
+// waiting relays, so that all together send about three requests a second.
 func (r *Relay) patience() time.Duration {
 	return max(time.Duration(r.waiting)*300*time.Millisecond, 500*time.Millisecond)
 }
 
-// leaseDue reports whether the lease must be renewed now. A renewal that would be due before the next look is
-// combined with the present look.
+// leaseDue returns true if the lease must be renewed now. If the renewal would be due before the next look,
+// it is combined with this look.
 func (r *Relay) leaseDue(now time.Time, idle *group) bool {
 	return !now.Before(r.leaseAt) || idle != nil && !now.Before(r.pollAt) &&
 		r.leaseAt.Before(now.Add(r.pause(now)))
 }
 
-// idle returns the only group if it has read all of its window. It returns nil if there are several groups.
+// idle returns the only group if it has read its whole window. Otherwise, and if there are several groups, it
+// returns nil.
 func (r *Relay) idle(now time.Time) *group {
 	if len(r.groups) != 1 || r.groups[0].open() || now.Before(r.groups[0].due) {
 		return nil
@@ -100,8 +103,9 @@ func (r *Relay) idle(now time.Time) *group {
 	return r.groups[0]
 }
 
-// toFree lists the leaving shards without calls in progress and without unsaved progress. If the broker does
-// not answer, toFree ignores calls in progress, because the next owner repeats their rows.
+// toFree returns the shards to release: they are leaving, have no calls in progress, and have no unsaved
+// progress. If the broker does not answer, calls in progress are ignored, because the next owner repeats
+// their rows.
 func (r *Relay) toFree() []int {
 	ids := slices.Clone(r.toReturn)
 	for id, s := range r.shards {
@@ -112,7 +116,7 @@ func (r *Relay) toFree() []int {
 	return ids
 }
 
-// replaceOwned drops the shards that this relay no longer owns and returns the new ones.
+// replaceOwned drops the shards that this relay has lost, and returns the new ones.
 func (r *Relay) replaceOwned(now []store.Shard) (gained []store.Shard) {
 	ours := map[int]bool{}
 	for _, s := range now {
@@ -131,9 +135,9 @@ func (r *Relay) replaceOwned(now []store.Shard) (gained []store.Shard) {
 	return gained
 }
 
-// start starts new shards where their last owner stopped. If the cursor of a shard refers to another broker,
-// the shard starts at the oldest stored row, because rows that the other broker acknowledged may be missing
-// on this broker.
+// start begins to publish new shards at their stored cursors. If the cursor of a shard refers to another
+// broker, the shard starts at the oldest stored row. This broker may lack rows that the other broker
+// acknowledged.
 func (r *Relay) start(ctx context.Context, gained []store.Shard) error {
 	if len(gained) == 0 {
 		return nil
@@ -155,7 +159,7 @@ func (r *Relay) start(ctx context.Context, gained []store.Shard) error {
 		topics = slices.AppendSeq(topics, maps.Keys(s.origin.Topics))
 		shards[i] = s
 	}
-	for _, name := range topics { // they may have been recreated since the last read
+	for _, name := range topics { // read the IDs again, because topics may have been recreated
 		r.topics.forget(name)
 	}
 	if err := r.learn(ctx, topics); err != nil {
@@ -183,7 +187,8 @@ func (r *Relay) start(ctx context.Context, gained []store.Shard) error {
 	return nil
 }
 
-// incarnation reads the broker's incarnation, within the remaining time of the lease.
+// incarnation reads the broker's incarnation. It waits at most for two thirds of TTL, so that the lease does
+// not end meanwhile.
 func (r *Relay) incarnation(ctx context.Context) (string, error) {
 	name, err := r.callIncarnation(ctx, r.o.TTL*2/3)
 	if err != nil {
@@ -192,7 +197,7 @@ func (r *Relay) incarnation(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// shed selects shards to release if the relay owns more than its share.
+// shed marks shards as leaving if the relay owns more than its share.
 func (r *Relay) shed(share int) {
 	ids := r.shardIDs()
 	slices.Sort(ids)
@@ -204,7 +209,7 @@ func (r *Relay) shed(share int) {
 	}
 }
 
-// drop forgets a shard. Later answers for it are ignored.
+// drop removes a shard. The relay ignores later answers for it.
 func (r *Relay) drop(s *shard) {
 	s.gone = true
 	r.ungroup(s)
@@ -216,7 +221,7 @@ func (r *Relay) drop(s *shard) {
 	}
 }
 
-// forget drops all shards, because after a lost connection their cursors and epochs may be outdated.
+// forget drops all shards. After a lost connection their cursors and epochs may be outdated.
 func (r *Relay) forget() {
 	for _, s := range r.shards {
 		r.drop(s)
@@ -224,10 +229,10 @@ func (r *Relay) forget() {
 	r.count(func(h *Health) { h.Shards = 0 })
 }
 
-// errBroker marks an outage of the broker during a step that also uses the store.
+// errBroker marks errors of the broker in a step that also uses the store.
 var errBroker = errors.New("the broker is away")
 
-// leave releases all shards at once.
+// leave releases all shards immediately.
 func (r *Relay) leave(ctx context.Context) error {
 	_, err := r.db.Lease(ctx, store.LeaseRequest{Owner: r.o.Owner, Session: r.session, TTL: r.o.TTL,
 		Leave: true})

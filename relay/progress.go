@@ -1,3 +1,5 @@
+// This file stores the progress of shards.
+
 package relay
 
 import (
@@ -9,9 +11,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// save stores the progress of the shards. It stores everything that is due in one call, and makes no call if
-// nothing has changed. The progress and the deferred rows of a shard are one effect. So each row is before
-// the cursor, or deferred, or will be read again.
+// save stores the progress of the shards that is due, in one call. It makes no call if nothing has changed.
+// The cursor and the deferred rows of a shard are stored together. So each row is before the cursor, or is
+// deferred, or will be read again. next is the time at which the next progress is due.
 func (r *Relay) save(ctx context.Context, force bool) (next time.Time, err error) {
 	now := r.o.Now()
 	var of []*shard
@@ -31,7 +33,7 @@ func (r *Relay) save(ctx context.Context, force bool) (next time.Time, err error
 	if len(of) == 0 {
 		return next, nil
 	}
-	// A fixed order, so that a simulated run can be replayed.
+	// The order is fixed, so that a simulated run can be repeated.
 	slices.SortFunc(of, func(a, b *shard) int { return a.ID - b.ID })
 	es := make([]store.Effect, len(of))
 	for i, s := range of {
@@ -59,6 +61,7 @@ func (s *shard) progress() *store.Progress {
 	return p
 }
 
+// saved updates the shards after their progress was stored. It drops shards that the relay has lost.
 func (r *Relay) saved(ctx context.Context, of []*shard, es []store.Effect, applied []bool,
 	now time.Time) error {
 	var freed []*shard

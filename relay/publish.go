@@ -1,3 +1,5 @@
+// This file publishes rows.
+
 package relay
 
 import (
@@ -14,27 +16,26 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// call is one Publish in progress, with its pieces by shard.
+// call is a call of broker.Publish in progress, with its rows by shard.
 type call struct {
 	shards []*shard
 	pieces []*piece
-	alone  bool // it publishes one suspect, to learn whether the broker refuses it alone
-	// deferred are the rows of a call that retries deferred rows, each with one entry in shards. Such a call
-	// has no pieces.
+	alone  bool // the call publishes one suspect, to find the row that the broker refuses
+	// deferred has the rows of a call that retries deferred rows. Each row has an entry in shards. Such a
+	// call has no pieces.
 	deferred []store.DeferredRow
 	rows     int
 	bytes    int
 
-	pending broker.Pending // only under Run
-	span    trace.Span     // nil if it is not traced
+	pending broker.Pending // set by Run only
+	span    trace.Span     // nil if the call is not traced
 }
 
-// missingFor is the time for which a topic counts as missing. After that time the relay asks the broker
-// again.
+// missingFor is the time for which a topic counts as missing. Then the relay asks the broker again.
 const missingFor = 5 * time.Second
 
-// publishRows sends rows to the broker, in order, and records to which shard each row belongs. It returns the
-// bytes of all rows.
+// publishRows publishes rows in order, and divides them into pieces by shard. It returns the memory of all
+// rows, in bytes.
 func (r *Relay) publishRows(g *group, rows []store.Row) (bytes int) {
 	c, msgs := &call{}, make([]skald.Message, 0, len(rows))
 	parts := map[*shard]*piece{}
@@ -78,8 +79,8 @@ func (r *Relay) publishRows(g *group, rows []store.Row) (bytes int) {
 	return bytes
 }
 
-// deferral returns the deferred row for a row that cannot be published now, or nil. The possible reasons are
-// an earlier deferred row of the key, undecodable content, a broken limit, and a missing topic.
+// deferral returns the deferred row to store if a row cannot be published now, or nil. The reasons are an
+// earlier deferred row of the key, undecodable content, a broken limit, and a missing topic.
 func (r *Relay) deferral(s *shard, row *store.Row) *store.DeferredRow {
 	if s.blocks(&row.Message) {
 		return &store.DeferredRow{Row: *row}
@@ -100,7 +101,7 @@ func (r *Relay) deferral(s *shard, row *store.Row) *store.DeferredRow {
 	return &store.DeferredRow{Row: *row, Attempts: 1, Why: missing.Error(), Due: r.o.DeferFirst}
 }
 
-// unpublishable returns the reason why a row cannot be published to any broker, or "".
+// unpublishable returns the reason why no broker can transport a row, or "".
 func unpublishable(row *store.Row) string {
 	if large := row.Large; large != nil {
 		why := fmt.Sprintf("it has %d bytes, more than %d, and was not read", large.Bytes, store.RowBytes)
@@ -118,7 +119,7 @@ func unpublishable(row *store.Row) string {
 	return ""
 }
 
-// settleEmpty finishes the pieces of a call without a row to publish.
+// settleEmpty counts the calls in progress of each shard. It finishes pieces that have no row to publish.
 func (r *Relay) settleEmpty(c *call) {
 	for i, p := range c.pieces {
 		if len(p.rows) > 0 {
@@ -130,7 +131,7 @@ func (r *Relay) settleEmpty(c *call) {
 	}
 }
 
-// send starts a call. Under Run, publish returns before the answer; under Step, it waits for the answer.
+// send starts a call. In Run, it returns before the answer. In Step, it waits for the answer.
 func (r *Relay) send(c *call, msgs []skald.Message) {
 	if r.inFlight == 0 {
 		r.contact.open = r.o.Now()
@@ -141,8 +142,8 @@ func (r *Relay) send(c *call, msgs []skald.Message) {
 	r.publish(c, msgs)
 }
 
-// appendOutgoing appends the message of a row, with its sequence number in the outbox, so that consumers can
-// detect a wrong order.
+// appendOutgoing appends the message of a row. It sets Sequence to the row's number in the outbox, so that
+// consumers can detect a wrong order.
 func appendOutgoing(msgs []skald.Message, row *store.Row) []skald.Message {
 	msgs = append(msgs, row.Message)
 	msgs[len(msgs)-1].Sequence = sequence(row.Seq)

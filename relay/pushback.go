@@ -8,27 +8,29 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A broker that answers may still not accept a message for hours: its queue or stream is full, or it has no
-// majority. The shard of the message retries a few times, as after any failure. Each time it repeats the rows
-// that were acknowledged after this message. Then the row is deferred like a refused row, so that only its
-// key waits.
+// This file handles a topic that accepts no rows, although the broker answers: its queue or stream is full,
+// or it has no majority. This may last for hours. The shard of a row first retries a few times, as after any
+// failure. Each retry repeats the rows that were acknowledged after this row. Then the relay defers the row,
+// so that only its key waits.
 
 const (
-	// failMost is the number of failures after which a row is deferred, if the broker answered each time.
+	// failMost is the number of failures after which the relay defers a row, if the broker answered each
+	// time.
 	failMost = 3
-	// pushFor is the time for which a topic counts as full after its last failure. Meanwhile, a row of the
-	// topic is deferred at its first failure.
+	// pushFor is the time for which a topic counts as full after its last failure. During this time the relay
+	// defers a row of the topic at its first failure.
 	pushFor = 2 * time.Minute
 )
 
-// pushback is the state of a topic that accepts no more rows.
+// pushback is the state of a topic that accepts no rows.
 type pushback struct {
 	why  string
 	last time.Time // the last failure
 }
 
-// deferRow defers a row after failMost failures, if the broker answered each time but did not accept the row.
-// If an earlier row of the key is deferred, the broker held this row back, so deferRow defers this row, too.
+// deferRow defers a row that the broker did not accept, after failMost answered failures. It also defers the
+// row if an earlier row of its key is deferred, because the broker held it back for that reason. It returns
+// false if the row must be retried.
 func (r *Relay) deferRow(s *shard, p *piece, row *store.Row, why error) bool {
 	if s.blocks(&row.Message) {
 		delete(s.suspects, row.Seq)
@@ -48,7 +50,7 @@ func (r *Relay) deferRow(s *shard, p *piece, row *store.Row, why error) bool {
 	return true
 }
 
-// notePushback records that a topic did not accept a row. It logs each reason only from time to time.
+// notePushback records that a topic did not accept a row. It logs each reason only at intervals.
 func (r *Relay) notePushback(s *shard, row *store.Row, why error) {
 	next := pushback{why: why.Error(), last: r.o.Now()}
 	if _, due := r.pushbacks.due(row.Topic, next.why, next.last); due {
@@ -57,7 +59,7 @@ func (r *Relay) notePushback(s *shard, row *store.Row, why error) {
 	}
 	r.pushed[row.Topic] = next
 	r.count(func(h *Health) {
-		full := maps.Clone(h.PushedBack) // readers of Health may use the old map
+		full := maps.Clone(h.PushedBack) // copied, because callers of Health may read the old map
 		if full == nil {
 			full = map[string]string{}
 		}
@@ -66,7 +68,7 @@ func (r *Relay) notePushback(s *shard, row *store.Row, why error) {
 	})
 }
 
-// forgetPushback forgets topics without a recent failure.
+// forgetPushback removes topics without a recent failure.
 func (r *Relay) forgetPushback(now time.Time) {
 	for topic, p := range r.pushed {
 		if now.Sub(p.last) < pushFor {
@@ -83,10 +85,10 @@ func (r *Relay) forgetPushback(now time.Time) {
 	}
 }
 
-// keysSeen are the keys of a call with a row that was not acknowledged.
+// keysSeen has the keys of rows that were not acknowledged in a call.
 type keysSeen map[string]bool
 
-// first reports whether m is the first of its key.
+// first returns true if m is the first message of its key. It records the key.
 func (k keysSeen) first(m *skald.Message) bool {
 	if m.Key == nil {
 		return true

@@ -1,3 +1,5 @@
+// This file publishes stored rows again to a topic that was recreated.
+
 package relay
 
 import (
@@ -12,23 +14,23 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// topicsEvery is the time between two checks for recreated topics. A relay that publishes to a recreated
-// topic detects this immediately, because the broker accepts nothing for the topic's old ID.
+// topicsEvery is the interval of checks for recreated topics. When a relay publishes to a recreated topic, it
+// detects this immediately, because the broker refuses the old ID.
 const topicsEvery = 5 * time.Second
 
-// origin is the content of a shard's Incarnation. It describes the broker, and the topics of this broker, to
-// which the cursor refers.
+// origin is the content of a shard's Incarnation. It has the broker to which the cursor refers, and the
+// topics of this broker with their IDs.
 //
-// A topic with another ID than the recorded ID was recreated, and has none of the acknowledged rows. The
-// shard first reads the open window to its end, but skips the rows of the topic. Then it replays all stored
-// rows up to the end of that window, but skips the rows of all other topics. So the rows of the topic are
-// published in order, and no other row is repeated. Cursor and origin are stored in one write, so they
-// describe the next step after a crash at any point.
+// If a topic has another ID than the recorded one, it was recreated, and has lost the acknowledged rows. The
+// shard then works in two phases. First it reads the open window to its end, but skips the rows of the topic.
+// Then it replays all stored rows up to the end of that window, but skips the rows of all other topics. So
+// the relay publishes the rows of the topic in order, and repeats no other row. Cursor and origin are stored
+// together, so the shard continues correctly after a crash at any point.
 type origin struct {
 	Broker    string        `json:"broker"`
 	Topics    broker.Topics `json:"topics,omitempty"` // the topics that the shard has published to
-	Recreated []string      `json:"anew,omitempty"`   // recreated topics whose rows are not yet replayed
-	Until     string        `json:"to,omitempty"`     // the tick up to which the replay reads; empty before it begins
+	Recreated []string      `json:"anew,omitempty"`   // recreated topics with rows to replay
+	Until     string        `json:"to,omitempty"`     // the end of the replay; "" before it begins
 }
 
 func decodeOrigin(text string) (o origin) {
@@ -38,16 +40,16 @@ func decodeOrigin(text string) (o origin) {
 	return o
 }
 
-// String encodes n; readNote decodes it.
+// String encodes o as JSON; decodeOrigin decodes it.
 func (o *origin) String() string {
 	text, err := json.Marshal(o)
 	if err != nil {
-		return o.Broker // cannot happen: there are only strings
+		return o.Broker // unreachable, because all fields can be encoded
 	}
 	return string(text)
 }
 
-// learn reads the unknown IDs of these topics.
+// learn reads the IDs of those topics whose IDs are unknown.
 func (r *Relay) learn(ctx context.Context, names []string) error {
 	if names = r.topics.unknownTopics(names, r.o.Now()); len(names) == 0 {
 		return nil
@@ -60,7 +62,7 @@ func (r *Relay) learn(ctx context.Context, names []string) error {
 	return nil
 }
 
-// topicsOf lists the topics of rows, with some duplicates.
+// topicsOf returns the topics of rows. Some topics may occur twice.
 func topicsOf(rows []store.Row) (names []string) {
 	for i := range rows {
 		if i == 0 || rows[i].Topic != rows[i-1].Topic {
@@ -70,11 +72,11 @@ func topicsOf(rows []store.Row) (names []string) {
 	return names
 }
 
-// noteTopicIDs records the IDs of topics. If a shard has recorded another ID for a topic, the shard stops. It
-// restarts when none of its calls are in progress.
+// noteTopicIDs records the IDs of topics. It stops a shard that has recorded another ID for one of these
+// topics.
 func (r *Relay) noteTopicIDs(asked []string, ids broker.Topics) {
 	r.topics.learn(asked, ids, r.o.Now())
-	// A fixed order, so that a simulated run can be replayed.
+	// The order is fixed, so that a simulated run can be repeated.
 	for _, id := range slices.Sorted(maps.Keys(r.shards)) {
 		if s := r.shards[id]; !s.leaving && r.noteRecreated(s) {
 			r.stop(s)
@@ -82,8 +84,7 @@ func (r *Relay) noteTopicIDs(asked []string, ids broker.Topics) {
 	}
 }
 
-// stop restarts a shard when none of its calls are in progress. Rows that its group reads until then are not
-// published for it.
+// stop removes a shard from its group, and restarts the shard when it has no calls in progress.
 func (r *Relay) stop(s *shard) {
 	s.failing = true
 	r.ungroup(s)
@@ -92,7 +93,7 @@ func (r *Relay) stop(s *shard) {
 	}
 }
 
-// noteRecreated records which topics of the shard were recreated, and reports whether there are any.
+// noteRecreated records the topics of the shard that were recreated. It returns false if there are none.
 func (r *Relay) noteRecreated(s *shard) bool {
 	for name, was := range s.origin.Topics {
 		if is, known := r.topics.ids[name]; known && is != was {
@@ -110,7 +111,7 @@ func (r *Relay) noteRecreated(s *shard) bool {
 	return len(s.recreated) > 0
 }
 
-// askTopics checks regularly whether topics of the shards were recreated.
+// askTopics checks at intervals whether topics of the shards were recreated.
 func (r *Relay) askTopics(context.Context) (busy bool, err error) {
 	now := r.o.Now()
 	if r.topics.asking || now.Before(r.topics.askAt) {
@@ -131,15 +132,15 @@ func (r *Relay) askTopics(context.Context) (busy bool, err error) {
 		switch {
 		case err != nil:
 			r.noteNoAnswer(fmt.Errorf("read its topics: %w", err))
-		case r.topics.answers == before: // otherwise newer IDs were recorded meanwhile
+		case r.topics.answers == before: // otherwise these IDs may be older than the recorded ones
 			r.noteTopicIDs(names, ids)
 		}
 	})
 	return false, nil
 }
 
-// beginReplay records the recreated topics in the origin. If no window is open, it moves the cursor to the
-// oldest stored row. The shard must have no calls in progress.
+// beginReplay records the recreated topics in the origin. If no window is open, it also starts the replay: it
+// moves the cursor to the oldest stored row. The shard must have no calls in progress.
 func (s *shard) beginReplay() {
 	o, again := &s.origin, len(s.recreated) > 0
 	for name, id := range s.recreated {
@@ -153,12 +154,12 @@ func (s *shard) beginReplay() {
 	open := s.Cursor.Tip != "" && s.Cursor.Tip != s.Cursor.Base
 	switch {
 	case len(o.Recreated) == 0:
-	case o.Until != "" && (s.Cursor.Base != "" || s.Cursor.Tip != o.Until): // a recover has moved the shard
+	case o.Until != "" && (s.Cursor.Base != "" || s.Cursor.Tip != o.Until): // skald recover has moved the cursor
 		o.Until, s.originChanged = "", true
 		s.beginReplay()
 	case o.Until != "" && again:
 		s.Cursor.Seq = 0
-	case o.Until == "" && !open && s.Cursor.Base == "": // nothing was read yet
+	case o.Until == "" && !open && s.Cursor.Base == "": // the shard has not read any row yet
 		o.Recreated, s.originChanged = nil, true
 	case o.Until == "" && !open:
 		o.Until, s.originChanged = s.Cursor.Base, true
@@ -166,15 +167,14 @@ func (s *shard) beginReplay() {
 	}
 }
 
-// endReplay ends a replay when all stored rows were read.
+// endReplay ends a replay when the shard has read all rows of it.
 func (s *shard) endReplay() {
 	if s.origin.Until != "" && s.Cursor.Base == s.origin.Until {
 		s.origin.Recreated, s.origin.Until, s.originChanged = nil, "", true
 	}
 }
 
-// skips reports whether a row that the group g has read must not be published in this phase: see origin. The
-// group may also read rows after the last acknowledged row.
+// skips returns true if a row that the group g has read must not be published in this phase; see origin.
 func (s *shard) skips(g *group, row *store.Row) bool {
 	switch {
 	case len(s.origin.Recreated) == 0, s.origin.Until != "" && g.base != "":
@@ -185,14 +185,14 @@ func (s *shard) skips(g *group, row *store.Row) bool {
 	return slices.Contains(s.origin.Recreated, row.Topic)
 }
 
-// awaitsReplay reports whether the rows of a topic will be replayed. Deferred rows of the topic wait for the
-// replay.
+// awaitsReplay returns true if a replay will publish the rows of a topic. Deferred rows of the topic wait for
+// the replay.
 func (s *shard) awaitsReplay(topic string) bool {
 	_, found := s.recreated[topic]
 	return found || slices.Contains(s.origin.Recreated, topic)
 }
 
-// defersOlder reports whether an older row of a's key is about to be stored as deferred.
+// defersOlder returns true if an older row of the same key will be stored as deferred.
 func (s *shard) defersOlder(a *store.DeferredRow) bool {
 	older := func(d store.DeferredRow) bool {
 		return d.Seq < a.Seq && d.Key != nil && a.Key != nil && d.Topic == a.Topic &&

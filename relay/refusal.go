@@ -1,3 +1,5 @@
+// This file limits the cost of refused rows: log lines, and calls to find the refused row among others.
+
 package relay
 
 import (
@@ -9,30 +11,30 @@ import (
 )
 
 const (
-	// refusalsEvery is the least time between two lines in the log about one topic and reason.
+	// refusalsEvery is the minimum time between two log lines about the same topic and reason.
 	refusalsEvery = 2 * time.Minute
-	// reasonsMost limits the reasons that are logged separately for each topic.
+	// reasonsMost limits the reasons with log lines of their own, for each topic.
 	reasonsMost = 8
-	// topicsMost limits the topics that are remembered. Rows may name any topic.
+	// topicsMost limits the topics in memory, because rows may have any topic.
 	topicsMost = 1000
-	// aloneMost is the maximum number of rows of a topic that are isolated within aloneFor. After that the
-	// relay defers all refused rows of the topic, because each isolated row costs a read and a call, which
-	// delay other rows.
+	// aloneMost is the maximum number of rows of a topic that the relay publishes alone within aloneFor. Each
+	// such row costs a read and a call, which delay other rows. After that number the relay defers all
+	// refused rows of the topic.
 	aloneMost = 20
 	aloneFor  = 2 * time.Minute
 )
 
-// reasons limits the log lines about refused rows, by topic and reason.
+// reasons counts refused rows by topic and reason, to limit the log lines about them.
 type reasons map[string]map[string]refusals
 
-// refusals counts the rows of a topic that were refused for one reason, since the last log line about them.
+// refusals has the number of refused rows since the last log line about one topic and reason.
 type refusals struct {
 	rows int
-	next time.Time // of the next line
+	next time.Time // when the next line is due
 }
 
-// due counts a refused row. It reports whether the row must be logged, and the number of rows since the last
-// log line.
+// due counts a refused row. If due is true, the row must be logged, and rows is the number of refused rows
+// since the last line.
 func (l reasons) due(topic, why string, now time.Time) (rows int, due bool) {
 	of := l[topic]
 	if of == nil {
@@ -44,7 +46,7 @@ func (l reasons) due(topic, why string, now time.Time) (rows int, due bool) {
 	}
 	why = withoutNumbers(why)
 	if _, known := of[why]; !known && len(of) >= reasonsMost {
-		why = "" // the others
+		why = "" // one line for all other reasons
 	}
 	said := of[why]
 	if said.rows++; now.Before(said.next) {
@@ -55,7 +57,7 @@ func (l reasons) due(topic, why string, now time.Time) (rows int, due bool) {
 	return said.rows, true
 }
 
-// withoutNumbers returns a reason without digits, because sizes and positions differ for each row.
+// withoutNumbers removes digits from a reason, because sizes and positions differ from row to row.
 func withoutNumbers(why string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -65,15 +67,15 @@ func withoutNumbers(why string) string {
 	}, why)
 }
 
-// isolated counts the rows of a topic that were refused alone.
+// isolated counts the rows of a topic that were refused when they were published alone.
 type isolated struct {
 	rows  int
 	until time.Time
 }
 
-// refusedForGood reports whether a refused row is deferred without isolating it. The relay does so if the
-// refusal clearly concerns this row, or if many rows of the topic were refused alone. In the second case
-// retryDeferred later isolates the rows.
+// refusedForGood returns true if the relay defers a refused row without publishing it alone. It does so if
+// the refusal is clearly about this row. It also does so after many rows of the topic were published alone;
+// then retryDeferred publishes the row alone later.
 func (r *Relay) refusedForGood(topic string, refused error) bool {
 	switch {
 	case errors.Is(refused, broker.ErrNoTopic): // noteMissingTopic then defers all rows of the topic
@@ -85,7 +87,7 @@ func (r *Relay) refusedForGood(topic string, refused error) bool {
 	return i.rows >= aloneMost && r.o.Now().Before(i.until)
 }
 
-// noteAlone counts a refused row if it was published alone.
+// noteAlone counts a refused row that was published alone.
 func (r *Relay) noteAlone(topic string, alone bool) {
 	if !alone {
 		return

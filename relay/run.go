@@ -1,3 +1,5 @@
+// This file has the loop of a relay.
+
 package relay
 
 import (
@@ -17,8 +19,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Step runs one turn. It leases shards, reads at most a page of each window and publishes the page. Then it
-// waits for the broker's answer and saves the progress. Step never waits for rows.
+// Step runs one turn of the relay, for tests and for programs with their own loop. It leases shards,
+// publishes at most a page of each window, waits for the broker's answer, and saves the progress. busy is
+// true if it did any work. Step never waits for rows.
 func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	r.publish = func(c *call, msgs []skald.Message) {
 		r.answered(c, r.callPublish(ctx, msgs).Wait(ctx))
@@ -30,7 +33,7 @@ func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 		_, err := r.callIncarnation(ctx, r.o.TTL)
 		take(err)
 	}
-	r.pollAt = time.Time{} // callers of Step decide when to look
+	r.pollAt = time.Time{} // look now, because the caller of Step sets the times
 	if err := r.check(ctx); err != nil {
 		r.away(&r.storeAway, err)
 		return false, err
@@ -46,7 +49,7 @@ func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	return busy, err
 }
 
-// Close releases the shards of a relay on which you call Step. A later Step leases shards again. Run releases
+// Close releases the shards of a relay that you run with Step. A later Step leases shards again. Run releases
 // the shards itself.
 func (r *Relay) Close(ctx context.Context) error {
 	r.forget()
@@ -69,7 +72,7 @@ func (r *Relay) check(ctx context.Context) error {
 	return nil
 }
 
-// turn does everything that is possible without waiting for the broker.
+// turn does all work that does not wait for answers of the broker.
 func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
 	for _, phase := range []func(context.Context) (bool, error){r.probe, r.lease, r.read, r.look,
 		r.retryDeferred, r.askTopics} {
@@ -82,7 +85,7 @@ func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
 			return busy, err
 		}
 		if len(r.shards) > 0 && r.o.Now().After(r.expires) {
-			r.forget() // this process was paused: others may own the shards by now
+			r.forget() // the lease has ended, so other relays may own the shards
 			r.leaseAt = time.Time{}
 			return true, nil
 		}
@@ -90,8 +93,8 @@ func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
 	return busy, nil
 }
 
-// lost resets the relay to the state in the store. It later sends its last known shards to the store, which
-// may have gone back in time.
+// lost drops the shards after an error of the store. The next lease reports them as last known, because after
+// a failover the store may have older data.
 func (r *Relay) lost() {
 	if len(r.shards) > 0 {
 		r.lastKnown = r.lastKnown[:0]
@@ -107,9 +110,9 @@ func (r *Relay) lost() {
 	r.leaseAt = time.Time{}
 }
 
-// Run publishes until ctx is done. Then it looks for rows once more, waits at most Options.Drain for calls in
-// progress, saves its progress and releases its shards. Run waits for the end of outages of database and
-// broker. It returns an error only if waiting cannot help.
+// Run publishes until ctx is done. Then it looks for rows once more, waits at most Options.Drain for answers,
+// saves its progress and releases its shards. During outages of the database and the broker, Run waits. It
+// returns an error only if a retry cannot help.
 func (r *Relay) Run(ctx context.Context) error {
 	if err := r.o.fault(); err != nil {
 		return err
@@ -143,7 +146,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	return err
 }
 
-// watch probes database and broker after each time without an answer, until stop is called.
+// watch probes the database and the broker after a request without an answer, until stop is called.
 func (r *Relay) watch(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var both sync.WaitGroup
@@ -152,7 +155,7 @@ func (r *Relay) watch(ctx context.Context) (stop func()) {
 	return func() { cancel(); both.Wait() }
 }
 
-// listen lets the source receive notifications until stop is called. stop returns when the source has ended.
+// listen starts to receive notifications from the source. stop ends this, and waits until it has ended.
 func (r *Relay) listen(ctx context.Context) (stop func()) {
 	if r.listener == nil {
 		return func() {}
@@ -169,15 +172,15 @@ func (r *Relay) listen(ctx context.Context) (stop func()) {
 	}
 }
 
-// loop is one session of Run. Only its goroutine uses the relay.
+// loop is one call of Run. Only its goroutine uses the relay.
 type loop struct {
 	r       *Relay
 	done    chan *call      // answered calls
-	results chan func()     // results of requests to the broker: at most one by ask and one by ping
+	results chan func()     // results of ask and ping, at most one of each
 	hard    context.Context // ends when the drain is over
 }
 
-// publish starts a call and passes it to done when it is answered.
+// publish starts a call, and sends it to done when the broker has answered.
 func (l *loop) publish(c *call, msgs []skald.Message) {
 	c.pending = l.r.callPublish(l.hard, msgs)
 	go func() {
@@ -192,8 +195,8 @@ func (l *loop) publish(c *call, msgs []skald.Message) {
 	}()
 }
 
-// ask reads the IDs of topics and sends the result to the channel results. The channel has room, because at
-// most one such request is in progress.
+// ask reads the IDs of topics, and sends the result to results. The channel has room, because at most one
+// such request is in progress.
 func (l *loop) ask(topics []string, take func(broker.Topics, error)) {
 	go func() {
 		ids, err := l.r.callTopics(l.hard, storeTimeout, topics...)
@@ -201,7 +204,7 @@ func (l *loop) ask(topics []string, take func(broker.Topics, error)) {
 	}()
 }
 
-// ping sends a probe to the broker and sends the result to the channel results, as ask does.
+// ping sends a probe to the broker, and the result to results, as ask does.
 func (l *loop) ping(take func(error)) {
 	go func() {
 		_, err := l.r.callIncarnation(l.hard, l.r.o.TTL)
@@ -209,17 +212,17 @@ func (l *loop) ping(take func(error)) {
 	}()
 }
 
-// settle takes the answer of a call that is done. It must run on the goroutine that publishes, because after
-// a failure the driver holds later rows back until the answer is taken.
+// settle processes the answer of a call. It must run in the goroutine that publishes, because the driver
+// holds back later rows until Wait has returned.
 func (l *loop) settle(c *call) { l.r.answered(c, c.pending.Wait(l.hard)) }
 
-// storeTimeout limits the store calls of each turn and each request to the broker. A store with shorter
-// timeouts of its own, such as pgstore, fails earlier.
+// storeTimeout limits the store calls of a turn, and each request to the broker. A store with a shorter
+// timeout, such as pgstore, fails earlier.
 const storeTimeout = 20 * time.Second
 
 func (l *loop) run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		woken := l.r.woken() // taken before the look, so that no write is missed between the two
+		woken := l.r.woken() // before the look, so that a write during the look is not missed
 		busy, next, err := l.turn()
 		if stop := l.handleStoreError(ctx, err); stop != nil {
 			return stop
@@ -234,8 +237,8 @@ func (l *loop) run(ctx context.Context) error {
 	return nil
 }
 
-// publishLast publishes the rows that handlers of this process wrote before the shutdown reached the relay.
-// It publishes at most a few pages, because other relays or the next process publish the rest of a backlog.
+// publishLast publishes the rows that this process wrote before it stops. It publishes at most a few pages.
+// Other relays, or the next process, publish the rest of a backlog.
 func (l *loop) publishLast() {
 	if len(l.r.shards) == 0 || l.r.outages > 0 {
 		return
@@ -266,12 +269,12 @@ func (l *loop) turn() (busy bool, next time.Time, err error) {
 	return busy, next, err
 }
 
-// recoveredAfter is the time without a failure after which an outage counts as over. It is needed, because
-// some calls may succeed while others fail.
+// recoveredAfter is the time without a failure after which an outage of the store is over. A single
+// successful call does not end it, because other calls may still fail.
 const recoveredAfter = 3 * time.Second
 
-// handleStoreError handles an error of the store. It either returns the error, or plans a pause and a
-// restart.
+// handleStoreError handles the result of a turn. It returns err if a retry cannot help. After other errors it
+// schedules a retry, and returns nil.
 func (l *loop) handleStoreError(ctx context.Context, err error) error {
 	r := l.r
 	if err == nil || ctx.Err() != nil {
@@ -335,7 +338,7 @@ func (l *loop) collect() {
 	}
 }
 
-// until returns the time until the next work, unless an answer or a write comes first.
+// until returns the time until the next scheduled work.
 func (r *Relay) until(save time.Time) time.Duration {
 	at := r.leaseAt
 	sooner := func(t time.Time) {
@@ -360,12 +363,13 @@ func (r *Relay) until(save time.Time) time.Duration {
 	return max(0, at.Sub(r.o.Now()))
 }
 
-// woken returns a channel that is closed after a write in this process; nil if the store cannot notify.
+// woken returns a channel that is closed after a write in this process. It returns nil if the store does not
+// notify.
 func (r *Relay) woken() <-chan struct{} {
 	return r.db.Woken()
 }
 
-// drain waits for calls in progress, saves their progress and releases the shards.
+// drain waits for answers, saves the progress and releases the shards.
 func (l *loop) drain() {
 	r := l.r
 	for r.inFlight > 0 {
@@ -384,8 +388,7 @@ func (l *loop) drain() {
 	}
 }
 
-// lastTurns limits the turns of a relay that is stopping: the first turn looks for rows, the others read
-// them.
+// lastTurns limits the turns of publishLast. The first turn looks for rows, and the others read them.
 const lastTurns = 4
 
 const maintainEvery = time.Minute
@@ -405,11 +408,11 @@ func (l *loop) maintain() {
 	}()
 }
 
-// maintain applies the retention once and reports whether there is more to delete.
+// maintain applies the retention once. more is true if there are more rows to delete.
 func (r *Relay) maintain(ctx context.Context) (more bool) {
 	did, err := r.db.Maintain(ctx, store.Maintain{Keep: r.o.Keep})
 	switch {
-	case err != nil && ctx.Err() == nil: // otherwise it was cancelled with the relay
+	case err != nil && ctx.Err() == nil: // not cancelled by the end of the relay
 		r.o.Logger.Warn("relay: retention failed", "owner", r.o.Owner, "error", err)
 	case did.Rows != 0 || did.Marks != 0 || did.Steps != 0 || len(did.Left) > 0:
 		r.o.Logger.Info("relay: retention", "owner", r.o.Owner, "rows", did.Rows, "marks", did.Marks,

@@ -9,28 +9,29 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// shard is an owned shard. All rows up to its Cursor are acknowledged, without a gap.
+// shard is a shard that the relay owns. All rows up to its Cursor are acknowledged or deferred, without a
+// gap.
 type shard struct {
 	store.Shard
 	group    *group
-	blocked  map[string]bool // keys with deferred rows: newer rows of these keys are deferred, too
-	pieces   []*piece        // read pages in order, not yet before Cursor
+	blocked  map[string]bool // keys with deferred rows; their newer rows are deferred too
+	pieces   []*piece        // pieces of read pages, in order, after Cursor
 	pending  int             // calls in progress with rows of this shard
-	failing  bool            // a row was not acknowledged: nothing more is published until pending is 0
-	stopped  bool            // Cursor has reached that row
-	suspects map[int64]bool  // rows that were refused together with others: to be published alone
-	fails    int             // consecutive restarts
-	failed   map[int64]int   // failures of each row to which the broker answered
-	leaving  bool            // to be released when no calls are in progress
-	gone     bool            // no longer ours: answers are ignored
+	failing  bool            // a row failed, so no more rows are published until pending is 0
+	stopped  bool            // Cursor has reached the failed row
+	suspects map[int64]bool  // rows to publish alone, because they were refused with others
+	fails    int             // restarts in a row
+	failed   map[int64]int   // by row: the number of failures with an answer of the broker
+	leaving  bool            // the relay releases it when it has no calls in progress
+	gone     bool            // the relay does not own it any more, and ignores answers
 
 	saved         store.Cursor
 	savedAt       time.Time
-	deferred      []store.DeferredRow // to be stored as deferred with the next save
-	freed         []int64             // deferred rows that are now published
+	deferred      []store.DeferredRow // rows that the next save stores as deferred
+	freed         []int64             // deferred rows that were published
 	origin        origin              // the decoded Incarnation
-	originChanged bool                // it must be saved
-	// recreated has the new IDs of recreated topics, until no calls are in progress.
+	originChanged bool                // origin must be saved
+	// recreated has the new IDs of recreated topics, until the shard restarts
 	recreated broker.Topics
 }
 
@@ -38,10 +39,10 @@ type shard struct {
 type piece struct {
 	after     store.Cursor // the cursor after the piece is finished
 	rows      []*store.Row // published rows, in order
-	at        []int        // their indexes in the call
+	at        []int        // the indexes of rows in the call
 	deferred  []store.DeferredRow
 	done      bool
-	failedSeq int64 // the first row that was not acknowledged; 0 if there is none
+	failedSeq int64 // the first failed row; 0 if there is none
 }
 
 func keyOf(m *skald.Message) string { return m.Topic + "\x00" + string(m.Key) }
@@ -51,8 +52,8 @@ func newShard(s store.Shard) *shard {
 		suspects: map[int64]bool{}, failed: map[int64]int{}}
 }
 
-// advance moves the cursor over the finished pieces at the head of the list. It stops before a row that was
-// not acknowledged. The shard restarts at this row when none of its calls are in progress.
+// advance moves the cursor over the finished pieces. It stops before a failed row. The shard restarts at this
+// row when it has no calls in progress.
 func (s *shard) advance() {
 	for len(s.pieces) > 0 && s.pieces[0].done && !s.stopped {
 		p := s.pieces[0]
@@ -61,8 +62,8 @@ func (s *shard) advance() {
 		if p.failedSeq == 0 {
 			s.Cursor = p.after
 			if len(p.rows)+len(p.deferred) > 0 {
-				// Only when the shard moves on, because rows that were acknowledged after a failed row are
-				// repeated.
+				// This is set only when the cursor moves, because rows that were acknowledged after a failed
+				// row are repeated.
 				s.fails = 0
 			}
 			s.endReplay()
@@ -74,7 +75,7 @@ func (s *shard) advance() {
 	}
 }
 
-// stopBefore moves the cursor to the last row before the failed one.
+// stopBefore moves the cursor to the last row before the failed row.
 func (s *shard) stopBefore(p *piece) {
 	last := s.Cursor.Seq
 	if s.Cursor.Base != p.after.Base || s.Cursor.Tip != p.after.Tip {
@@ -94,7 +95,7 @@ func (s *shard) stopBefore(p *piece) {
 	s.Cursor = store.Cursor{Base: p.after.Base, Tip: p.after.Tip, Seq: last}
 }
 
-// bytes returns the memory of the rows that are to be stored as deferred.
+// bytes returns the memory of the rows that will be stored as deferred.
 func (s *shard) bytes() (n int) {
 	for i := range s.deferred {
 		n += column.Weight(&s.deferred[i].Message)
@@ -107,7 +108,7 @@ func (s *shard) bytes() (n int) {
 	return n
 }
 
-// answered frees the rows of a piece, because the piece itself may have to wait for earlier pieces.
+// answered frees the memory of the rows of a piece, because the piece may have to wait for earlier pieces.
 func (p *piece) answered() {
 	if p.at = nil; p.failedSeq == 0 {
 		p.rows = nil
@@ -117,7 +118,7 @@ func (p *piece) answered() {
 	}
 }
 
-// blocks reports whether a row must not be published now because an earlier row of its key is deferred.
+// blocks returns true if an earlier row of the same key is deferred.
 func (s *shard) blocks(m *skald.Message) bool { return m.Key != nil && s.blocked[keyOf(m)] }
 
 func (s *shard) block(m *skald.Message) {
@@ -126,7 +127,8 @@ func (s *shard) block(m *skald.Message) {
 	}
 }
 
-// setBlocked replaces the blocked keys by those in the store and those of rows not yet stored.
+// setBlocked replaces the blocked keys by those in the store, and those of deferred rows that are not stored
+// yet.
 func (s *shard) setBlocked(inStore []store.DeferredKey) {
 	s.blocked = map[string]bool{}
 	for _, h := range inStore {

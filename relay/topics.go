@@ -9,13 +9,12 @@ import (
 	"github.com/skald-go/skald/internal/complete"
 )
 
-// topics has the state of the broker's topics. Only the goroutine of Run or Step uses it.
+// topics has the relay's knowledge of the broker's topics. Only the goroutine of Run or Step uses it.
 type topics struct {
-	// missing has the topics that the broker did not have, with the time of the next request. When a row of a
-	// topic is published, the topic is removed.
+	// missing has the topics that the broker did not have, until a row of the topic is published.
 	missing map[string]missingTopic
-	ids     broker.Topics        // as last read; replaced, never changed, because calls in progress use it
-	idless  map[string]time.Time // topics without an ID, and how long that is trusted
+	ids     broker.Topics        // replaced, never changed, because calls in progress use the map
+	idless  map[string]time.Time // topics without an ID, and the time of the next request
 	answers int                  // number of answers about IDs
 
 	asking bool      // a request for IDs is in progress
@@ -31,7 +30,7 @@ func newTopics() topics {
 	return topics{missing: map[string]missingTopic{}, idless: map[string]time.Time{}}
 }
 
-// isMissing returns the reason why the broker did not take rows of a topic lately, or nil.
+// isMissing returns the reason why the broker did not accept rows of a topic recently, or nil.
 func (t *topics) isMissing(topic string, now func() time.Time) error {
 	if m, ok := t.missing[topic]; ok && !now().After(m.until) {
 		return m.why
@@ -39,7 +38,7 @@ func (t *topics) isMissing(topic string, now func() time.Time) error {
 	return nil
 }
 
-// recordMissing records the reason why the broker does not take rows of a topic. It reports whether the
+// recordMissing records the reason why the broker does not accept rows of a topic. It returns true if the
 // reason is new.
 func (t *topics) recordMissing(topic string, why error, now time.Time) (news bool) {
 	was, known := t.missing[topic]
@@ -54,19 +53,18 @@ func (t *topics) published(topic string) {
 	}
 }
 
-// unknownTopics returns the topics without a known ID, sorted and without duplicates. It changes the slice
-// that it gets.
+// unknownTopics returns those of names whose ID is unknown, sorted and without duplicates. It modifies names.
 func (t *topics) unknownTopics(names []string, now time.Time) []string {
 	names = slices.DeleteFunc(names, func(name string) bool {
 		_, known := t.ids[name]
-		// A broker may refuse the whole request because of an invalid name.
+		// One invalid name may make a broker refuse the whole request.
 		return known || now.Before(t.idless[name]) || !complete.Topic(name)
 	})
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// learn records the IDs of the topics that were asked for.
+// learn records the IDs of the topics in asked.
 func (t *topics) learn(asked []string, ids broker.Topics, now time.Time) {
 	next := broker.Topics{}
 	maps.Copy(next, t.ids)
@@ -82,7 +80,7 @@ func (t *topics) learn(asked []string, ids broker.Topics, now time.Time) {
 	t.ids, t.answers = next, t.answers+1
 }
 
-// forget makes the relay read the ID of a topic again, because the topic has another ID now.
+// forget removes the ID of a topic, so that the relay reads it again.
 func (t *topics) forget(topic string) {
 	next := maps.Clone(t.ids)
 	delete(next, topic)

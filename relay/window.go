@@ -1,3 +1,6 @@
+// This file looks for new rows and reads them. A window has the rows between two ticks (snapshots) of the
+// outbox.
+
 package relay
 
 import (
@@ -12,35 +15,35 @@ import (
 )
 
 const (
-	// restFactor limits the cost of windows under a steady trickle of rows. After a window with rows the
-	// relay pauses for restFactor times the duration of the look, which is about the duration of the whole
+	// restFactor limits the load of frequent small windows. After a window with rows, the relay pauses for
+	// restFactor times the duration of the look, at most restMost. The look takes about as long as the whole
 	// window.
 	restFactor = 3
 	restMost   = 5 * time.Millisecond
-	// restListening is the factor if the source is notified of commits, because the relay then looks only
-	// when there are rows.
+	// restListening replaces restFactor if the source is notified of commits. The relay then looks only when
+	// there are rows.
 	restListening = 1
 
-	pollEach  = 105 * time.Millisecond // the longest pause between two looks, for each relay
-	pageFirst = 200
+	pollEach  = 105 * time.Millisecond // the longest pause between two looks, times the number of relays
+	pageFirst = 200                    // rows of the first page
 	pageLeast = 10
 	pageMost  = 5000
 
-	never = 24 * time.Hour // a resting relay is woken, or finds that its source is not quiet
-	// isolatingPage is the page size while a suspect row is isolated.
+	never = 24 * time.Hour // a resting relay looks earlier, when its source notifies it
+	// isolatingPage is the page size of a group with suspects.
 	isolatingPage = 50
 )
 
-// group is a set of shards that read the same window together, so that the outbox is read once for all of
-// them. A failing shard leaves its group and gets a group of its own. Groups that have reached the same tick
-// are merged.
+// group is a set of shards that read the same window together, so that the relay reads the outbox once for
+// all of them. A failed shard leaves its group and gets its own group. Groups are merged when they have
+// reached the same tick.
 type group struct {
-	base, tip string // the window; equal if none is open
+	base, tip string // the window from base to tip; equal if no window is open
 	at        int64  // last sequence number read
 	shards    []*shard
-	fresh     bool      // nothing was read since the group was created
-	isolating bool      // it has suspects: one call at a time
-	due       time.Time // the time of the earliest read
+	fresh     bool      // the group has not read any page yet
+	isolating bool      // the group has suspects, so it makes one call at a time
+	due       time.Time // the earliest time of the next read
 }
 
 func (g *group) open() bool { return g.tip != g.base }
@@ -48,7 +51,8 @@ func (g *group) open() bool { return g.tip != g.base }
 // begin opens a window.
 func (g *group) begin(tip string) { g.tip, g.at, g.fresh = tip, 0, false }
 
-// joinGroup puts a shard without calls in progress into the group for its cursor.
+// joinGroup puts a shard into the group for its cursor, or into a new group. The shard must have no calls in
+// progress.
 func (r *Relay) joinGroup(s *shard, due time.Time) {
 	s.failing, s.stopped, s.pieces = false, false, nil
 	r.lookBy(due)
@@ -77,7 +81,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// lookBy plans the next look for the given time, if the relay waits for a notification.
+// lookBy schedules the next look at the given time, if the relay waits for a notification.
 func (r *Relay) lookBy(at time.Time) {
 	if r.resting {
 		r.resting, r.pollAt = false, at
@@ -115,7 +119,7 @@ func (r *Relay) merge() {
 	}
 }
 
-// look opens a window for each group that has read all of its last window, if there are new rows.
+// look opens a window for each group that has read its last window, if there are new rows.
 func (r *Relay) look(ctx context.Context) (busy bool, err error) {
 	now := r.o.Now()
 	if now.Before(r.pollAt) && (!r.resting || r.quiet()) {
@@ -137,7 +141,7 @@ func (r *Relay) look(ctx context.Context) (busy bool, err error) {
 				outdated = true
 				continue
 			}
-			// An earlier look of this loop may have missed commits that the source was notified of.
+			// An earlier look in this loop may have missed commits of which the source was notified.
 			tip, all = t, all && !outdated
 		}
 		g.begin(tip)
@@ -146,10 +150,10 @@ func (r *Relay) look(ctx context.Context) (busy bool, err error) {
 	return tip != "", nil
 }
 
-// quiet reports whether no look is needed before the source wakes the relay.
+// quiet returns true if the relay needs no look before the source wakes it.
 func (r *Relay) quiet() bool { return r.listener != nil && r.listener.Listening().Quiet }
 
-// afterLook does the same as look for a group that looked for rows in the call of the lease.
+// afterLook does the work of look for a group for which the lease has looked for rows.
 func (r *Relay) afterLook(now time.Time, tip string, g *group) {
 	if tip != g.base {
 		g.begin(tip)
@@ -157,8 +161,8 @@ func (r *Relay) afterLook(now time.Time, tip string, g *group) {
 	r.planLook(now, tip != g.base, true)
 }
 
-// planLook plans the next look. If all groups have looked, and have read each commit of which the source was
-// notified, no look is needed before the next notification.
+// planLook schedules the next look. If all groups have read each commit of which the source was notified, the
+// relay looks only after the next notification.
 func (r *Relay) planLook(now time.Time, found, all bool) {
 	if found {
 		after := r.o.Now()
@@ -184,7 +188,7 @@ func (r *Relay) pause(now time.Time) time.Duration {
 	return min(max(now.Sub(r.activity)/20, time.Millisecond), most)
 }
 
-// read publishes the next page of each group with an open window, if there is room.
+// read reads and publishes the next page of each group with an open window, if there is room.
 func (r *Relay) read(ctx context.Context) (busy bool, err error) {
 	for _, g := range slices.Clone(r.groups) {
 		if !g.open() || r.o.Now().Before(g.due) || !r.room(g) {
@@ -198,8 +202,8 @@ func (r *Relay) read(ctx context.Context) (busy bool, err error) {
 	return busy, nil
 }
 
-// room reports whether g may read on. One of its shards must be able to continue, and the limits of rows in
-// progress must allow more rows.
+// room returns true if g may read its next page. One of its shards must be able to continue, and the limits
+// must allow more rows.
 func (r *Relay) room(g *group) bool {
 	if !slices.ContainsFunc(g.shards,
 		func(s *shard) bool { return !s.failing && (!g.isolating || s.pending == 0) }) {
@@ -208,7 +212,7 @@ func (r *Relay) room(g *group) bool {
 	return r.inFlight < r.o.InFlight && r.roomForPage()
 }
 
-// roomForPage reports whether the rows of one more page may be in memory.
+// roomForPage returns true if Options.MaxBytes allows the rows of one more page.
 func (r *Relay) roomForPage() bool {
 	used := r.bytes
 	for i := range r.suspects {
@@ -252,7 +256,8 @@ func (r *Relay) readPage(ctx context.Context, g *group) error {
 	return nil
 }
 
-// endWindow appends the end of the window after everything that was read of it.
+// endWindow ends the window of a group. The cursor of a shard reaches the end after all earlier pieces are
+// finished.
 func (r *Relay) endWindow(g *group) {
 	g.base, g.at = g.tip, 0
 	for _, s := range g.shards {
@@ -264,13 +269,13 @@ func (r *Relay) endWindow(g *group) {
 	}
 	for _, s := range slices.Clone(g.shards) {
 		if len(s.origin.Recreated) > 0 && s.origin.Until == "" {
-			r.stop(s) // to replay from the beginning
+			r.stop(s) // to start the replay
 		}
 	}
 }
 
-// untilSuspect cuts rows so that a suspect is published alone, unless too many rows of its topic already
-// were.
+// untilSuspect shortens rows so that a suspect is published alone. It does not shorten them after too many
+// rows of the topic were published alone.
 func (r *Relay) untilSuspect(g *group, rows []store.Row) []store.Row {
 	for i, row := range rows {
 		for _, s := range g.shards {
@@ -282,8 +287,7 @@ func (r *Relay) untilSuspect(g *group, rows []store.Row) []store.Row {
 	return rows
 }
 
-// resize adapts the page size to the size of the last page, so that the store does not read rows that the
-// page has no room for.
+// resize adapts the page size, so that the store does not read rows for which a page has no room.
 func (r *Relay) resize(n, bytes int, done bool) {
 	switch {
 	case n < r.page && !done && bytes >= store.PageBytes/2:
