@@ -56,7 +56,7 @@ func consoleCommand(errs io.Writer) *cobra.Command {
 	return c
 }
 
-// named returns the names and values of NAME=VALUE flags.
+// named parses flags of the form NAME=VALUE. names has their order.
 func named(flag string, given []string) (names []string, values map[string]string, err error) {
 	values = map[string]string{}
 	for _, one := range given {
@@ -110,7 +110,8 @@ func consoleSources(ctx context.Context, stores,
 	return sources, end, nil
 }
 
-// consoleSource opens a database. It succeeds if the server does not answer: the pages then show the error.
+// consoleSource opens a database. It also succeeds if the server does not answer, and the pages then show the
+// error.
 func consoleSource(ctx context.Context, typed, schema string) (s console.Source, end func(), err error) {
 	at := typed
 	if file, ok := strings.CutPrefix(typed, "@"); ok {
@@ -168,11 +169,11 @@ func serveConsole(ctx context.Context, listen string, sources map[string]console
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if s.Shutdown(last) != nil {
-		_ = s.Close() // it ends requests that are still running
+		_ = s.Close() // cancel the requests that are still running
 	}
 	noted, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
-	if err := h.Wait(noted); err != nil { // the databases are closed next
+	if err := h.Wait(noted); err != nil { // bulk actions must record their end before the databases close
 		fmt.Fprintf(errs, "console: %v: another console or command can continue them\n", err)
 	}
 	if err := <-over; !errors.Is(err, http.ErrServerClosed) {

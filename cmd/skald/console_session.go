@@ -7,12 +7,12 @@ import (
 	"sync"
 )
 
-// session is the only session of a console. The printed URL has a token that opens it once. Other users of
-// the machine may reach the address, but have no token.
+// session is the only session of a console. The printed URL has a token that opens the session once. Without
+// the token, other users of this machine can reach the address, but have no access.
 type session struct {
 	pages  http.Handler
 	name   string // recorded in the audit
-	jar    string // the name of its cookie, unique because browsers share cookies between ports
+	jar    string // the name of the cookie; unique, because browsers share cookies between ports
 	cookie string
 	mu     sync.Mutex
 	token  string // empty after its use
@@ -30,7 +30,7 @@ const (
 		"Its token works once; restart the console for a new token"
 )
 
-// ServeHTTP serves requests of the session, and begins the session for the token.
+// ServeHTTP serves requests with the cookie of the session. A request with the token gets that cookie.
 func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c, err := r.Cookie(s.jar); err == nil && same(c.Value, s.cookie) {
 		s.pages.ServeHTTP(w, r)

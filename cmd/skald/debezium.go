@@ -96,8 +96,8 @@ func (d *debezium) print(out, errs io.Writer) error {
 	return err
 }
 
-// makePublication returns the statement that creates the publication. The partition root stands for all
-// slots of the outbox. Only inserts are published, because retention empties the slots.
+// makePublication returns the statement that creates the publication. The publication has one table for all
+// partitions of the outbox, and only inserts, because retention deletes rows.
 func (d *debezium) makePublication() string {
 	return fmt.Sprintf("CREATE PUBLICATION %s FOR TABLE %s.skald_outbox WITH (publish = 'insert', publish_via_partition_root = true)",
 		pgx.Identifier{d.publication}.Sanitize(), pgx.Identifier{d.schema}.Sanitize())
@@ -105,7 +105,7 @@ func (d *debezium) makePublication() string {
 
 func noSlot(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_') }
 
-// sslMode returns the TLS mode of the URL, or of PGSSLMODE; empty if neither has one.
+// sslMode returns sslmode of the URL, or PGSSLMODE, or "".
 func sslMode(at string) string {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -159,7 +159,7 @@ func (d *debezium) config() map[string]string {
 			"key:header:ce_partitionkey,seq:header:ce_sequence,content_type:header:content-type,subject:header:ce_subject,schema:header:ce_dataschema," +
 			"correlation_id:header:ce_correlationid,causation_id:header:ce_causationid,traceparent:header:ce_traceparent,headers:header:Skald-Headers",
 		"transforms.plain.type": "org.apache.kafka.connect.transforms.DropHeaders",
-		// ce_id has the same value as id
+		// The header ce_id has the same value as the header id.
 		"transforms.plain.headers": "id,__debezium.context.connectorLogicalName,__debezium.context.taskId,__debezium.context.connectorName",
 	}
 	if d.tls != "" {

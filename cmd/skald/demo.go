@@ -21,8 +21,8 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
-// smallHeap is the GOGC of a demo, in percent. It keeps the process below 60 MB resident, with six
-// databases, a broker and the command.
+// smallHeap is the value of GOGC for a demo, in percent. With it, six databases, a broker and the services
+// need less than 60 MB of memory.
 const smallHeap = 50
 
 const demoAbout = `Runs the six services of a shop in this process, places orders and injects faults. When all orders
@@ -51,7 +51,7 @@ func demoCommand(out, errs io.Writer) *cobra.Command {
 			for _, name := range []string{"seed", "orders", "prefix", "sabotage", "style"} {
 				o.Given[name] = c.Flags().Changed(name)
 			}
-			leftAlone(c, errs)
+			warnIgnored(c, errs)
 			if err := chooseStore(c, &o, dir); err != nil {
 				return err
 			}
@@ -116,8 +116,9 @@ func showCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// leftAlone warns that the demo ignores SKALD_STORE and SKALD_BROKER, because they belong to a service.
-func leftAlone(c *cobra.Command, errs io.Writer) {
+// warnIgnored prints a warning that the demo ignores SKALD_STORE and SKALD_BROKER. These variables select the
+// servers of a real service, and the demo must not write there.
+func warnIgnored(c *cobra.Command, errs io.Writer) {
 	var names, flags []string
 	for _, flag := range []string{"store", "broker"} {
 		name := connect.URLFlags()[flag]
@@ -132,7 +133,7 @@ func leftAlone(c *cobra.Command, errs io.Writer) {
 	}
 }
 
-// whichDemo sets the store of an earlier demo.
+// whichDemo sets o.Store to the store of an earlier demo, from --dir or --store.
 func whichDemo(c *cobra.Command, o *demo.Options, dir string) error {
 	if dir != "" && o.Store == "" {
 		o.Store = "sqlite:" + dir
@@ -153,7 +154,7 @@ func chooseStore(c *cobra.Command, o *demo.Options, dir string) error {
 		return nil
 	}
 	if err := o.Check(); o.Store != "" || err != nil {
-		return err // checked before it creates a folder
+		return err // check the options before MkdirTemp
 	}
 	folder, err := os.MkdirTemp("", "skald-demo-")
 	if err != nil {
@@ -186,14 +187,14 @@ func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out, err
 	return err
 }
 
-// staying is the message after the verdict, with the address for orders and of the console.
+// staying is the message for --keep after the verdict. Its arguments are the URL for orders and the URL of
+// the console.
 const staying = `orders: %[1]s until a signal; place an order, and read its state with GET /orders/ID/status:
   curl -H 'Idempotency-Key: mine-1' -d '{"customer":"ada","items":[{"sku":"tea","quantity":2}]}' %[1]s
 console: %[2]s shows and changes the six databases
 `
 
-// self returns the name of this command for a shell. After `go run` there is no program skald, so it
-// returns the go command.
+// self returns the command line that runs this program. It is a go command if `go run` built the program.
 func self() string {
 	path, err := os.Executable()
 	if err == nil && strings.Contains(filepath.ToSlash(path), "/go-build") {
@@ -202,7 +203,8 @@ func self() string {
 	return "skald"
 }
 
-// command returns a command line with the same databases and broker. The store has no password.
+// command returns the command line call with flags for the same databases and broker. store must have no
+// password.
 func command(call string, o demo.Options, store string) string {
 	words := []string{call}
 	if folder, ok := strings.CutPrefix(store, "sqlite:"); ok {

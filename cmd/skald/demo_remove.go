@@ -29,7 +29,7 @@ func removeCommand(out, errs io.Writer) *cobra.Command {
 			if err := whichDemo(c, &o, dir); err != nil {
 				return err
 			}
-			leftAlone(c, errs)
+			warnIgnored(c, errs)
 			ask := func(what string) error {
 				return connect.Yes(c.Context(), errs, what+".\nRemove all of this?",
 					"demo remove: "+

@@ -18,8 +18,8 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/demo"
 )
 
-// ticker prints the progress of a run to standard error: on a terminal in one line that it repaints, else
-// every 5 s.
+// ticker prints the progress of a run to standard error. On a terminal it repaints one line. Elsewhere it
+// prints a line every 5 s.
 type ticker struct {
 	out             io.Writer
 	terminal, quiet bool
@@ -95,7 +95,7 @@ func logger(errs io.Writer, verbose bool) *slog.Logger {
 // briefStory is the number of lines of a story that a report shows without --verbose.
 const briefStory = 20
 
-// tell prints a report: numbers, promises, the story of one order, and the next commands.
+// tell prints a report: the numbers, the promises, the story of one order, and commands to try next.
 func tell(out io.Writer, r *demo.Report, o demo.Options, verbose bool) error {
 	w := bufio.NewWriter(out)
 	if r.Again {
@@ -167,7 +167,7 @@ func tellNumbers(out io.Writer, r *demo.Report, verbose bool) error {
 // commonFaults is the number of kinds of faults that a report shows without --verbose.
 const commonFaults = 4
 
-// faults lists the kinds, the most frequent first.
+// faults lists the kinds of faults with their counts, the most frequent first.
 func faults(counts map[string]int64, verbose bool) string {
 	kinds := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
@@ -182,7 +182,7 @@ func faults(counts map[string]int64, verbose bool) string {
 	return cmp.Or(strings.Join(words, ", "), "none")
 }
 
-// nexts are the next three commands to try.
+// nexts returns three commands to try next.
 func nexts(r *demo.Report, o demo.Options) []string {
 	audit := "go run ./examples/shop audit --store " + r.Store
 	if !strings.HasPrefix(r.Store, "sqlite:") {

@@ -37,7 +37,7 @@ const environment = `Keep passwords out of arguments: other users of a machine s
 --store @FILE and --broker @FILE read the URL from the first line of a file. The URL of a broker may have
 password_file=FILE.`
 
-// topics returns the pages of help that belong to no command.
+// topics returns the help pages that do not describe a command.
 func topics() []*cobra.Command {
 	return []*cobra.Command{
 		{Use: "exit-codes", Short: "Exit codes of all commands", Long: exitCodes},
@@ -45,7 +45,7 @@ func topics() []*cobra.Command {
 	}
 }
 
-// examples has a command line for each line of the examples in the help.
+// examples has the command lines for the examples in the help. build adds each line to its command.
 const examples = `skald adopt outbox --print > outbox.json
 skald adopt outbox --print --table shop.outbox --store postgres://ops@db/shop
 skald backup --store sqlite:shop.db --to shop-backup.db

@@ -91,7 +91,7 @@ func tellInit(t *cli.Output, s cli.Service, dir string, names []string) error {
 		names[i] = filepath.Join(dir, name)
 	}
 	next := []string{"cd " + shortlog.Shell(dir)}
-	if strings.HasPrefix(s.Skald, cli.Unreleased) { // also v0.0.0-…: no proxy has the version of a clone
+	if strings.HasPrefix(s.Skald, cli.Unreleased) { // v0.0.0 or v0.0.0-…: module proxies do not have it
 		next = append(next,
 			"go mod edit -replace github.com/skald-go/skald=FOLDER   # Skald's source, because this build is not released")
 	}

@@ -1,8 +1,8 @@
 // Command skald operates services that use Skald: it creates tables, publishes the outbox, and inspects and
 // repairs messages and sagas. docs/commands.md lists all commands.
 //
-// Each group of commands has files in package verbs below internal, or a file here. Data goes to standard
-// output, everything else to standard error.
+// The commands are in package internal/verbs, and a few of them here. They print data to standard output, and
+// everything else to standard error.
 package main
 
 import (
@@ -28,9 +28,9 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is main with all inputs and outputs as arguments. It returns the exit code.
+// run runs a command line and returns the exit code. Tests call run instead of main.
 func run(ctx context.Context, args []string, out, errs io.Writer) int {
-	ran := false // an error before a command runs is a usage error
+	ran := false // an error before the command runs is a usage error
 	root := &cobra.Command{
 		Use: "skald", Short: "Reliable messaging and sagas: migrate, relay, inspect, repair", Long: about, Example: "  skald demo\n  skald migrate --store sqlite:shop.db\n  skald help environment",
 		SilenceUsage:      true,
@@ -93,7 +93,7 @@ func allVerbs(out, errs io.Writer) []*cobra.Command {
 	}
 }
 
-// misused returns the text of a usage error. For a wrong number of arguments it includes the usage line.
+// misused returns the text for a usage error. cobra's errors about arguments get the usage line or a hint.
 func misused(c *cobra.Command, err error) string {
 	if usage := new(cli.UsageError); errors.As(err, &usage) {
 		return usage.What

@@ -40,13 +40,13 @@ type maintenance struct {
 	keep         store.Retention
 }
 
-// maintained is the result as --json prints it. Its names are stable. Times are in seconds.
+// maintained is the output of --json. The field names are stable. Times are in seconds.
 type maintained struct {
 	DryRun bool     `json:"dry_run"`
 	Keep   keptFor  `json:"keep"`
 	Before keptFor  `json:"before"` // the last retention; 0 if none was applied
-	Oldest float64  `json:"oldest"` // age of the oldest row before; 0 without a row
-	Rows   int64    `json:"rows"`   // deleted, or in a dry run to delete; -1 for uncounted slots
+	Oldest float64  `json:"oldest"` // age of the oldest row before the command; 0 without rows
+	Rows   int64    `json:"rows"`   // deleted rows, or rows to delete in a dry run; -1 if not counted
 	Marks  int64    `json:"marks"`
 	Steps  int64    `json:"steps"`
 	Sagas  int64    `json:"sagas"`
@@ -78,7 +78,7 @@ func maintainCommand(out, errs io.Writer) *cobra.Command {
 		if !m.DryRun && strings.TrimSpace(m.Reason) == "" {
 			return &cli.UsageError{What: "why? Give --reason"}
 		}
-		if _, err := retention.OrDefaults(m.keep); err != nil { // checked before it needs a database
+		if _, err := retention.OrDefaults(m.keep); err != nil { // reported even without a database
 			return fmt.Errorf("maintain: %w", err)
 		}
 		return verbs.With(c, m.schema, store.Relay, func(ctx context.Context, db maintainer) error {
@@ -147,7 +147,7 @@ func span(seconds float64) string {
 	return retention.Spell(time.Duration(seconds * float64(time.Second)))
 }
 
-// ran returns the retention that was last applied.
+// ran formats the retention that was last applied.
 func ran(seconds float64) string {
 	if seconds == 0 {
 		return "never ran"

@@ -10,7 +10,8 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
-// demoCommand prints how to run the demo. This build leaves out the demo, the shop and the test kit.
+// demoCommand replaces the demo in a build with the tag nodemo, which leaves out the demo and the shop. It
+// prints how to run the demo.
 func demoCommand(io.Writer, io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use: "demo", Short: "Not included in this build", DisableFlagParsing: true,

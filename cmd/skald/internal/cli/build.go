@@ -1,4 +1,4 @@
-// This file returns the version of this binary, as the Go tool recorded it.
+// This file reads the version of this binary from its build information.
 
 package cli
 
@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// build is the version as --json prints it. Its names are stable.
+// build is the output of skald version --json. The field names are stable.
 type build struct {
 	Version string `json:"version"` // "(devel)" for a checkout
-	Commit  string `json:"commit"`  // empty if the Go tool recorded none
+	Commit  string `json:"commit"`  // empty if the build information has no commit
 	Go      string `json:"go"`
 	OS      string `json:"os"`
 	Arch    string `json:"arch"`

@@ -47,7 +47,7 @@ var ErrInterrupted = errors.New("interrupted")
 // ErrTold is wrapped by errors whose text is printed already.
 var ErrTold = errors.New("printed already")
 
-// NoneError reports that an object that a command names does not exist. It is ErrNone.
+// NoneError reports that an object that a command names does not exist. errors.Is matches it with ErrNone.
 type NoneError struct{ What string }
 
 func (e *NoneError) Error() string        { return e.What }
@@ -64,8 +64,7 @@ type FailedError struct{ Err error }
 func (e *FailedError) Error() string { return e.Err.Error() }
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// partlyError reports that only part of the work was done although nothing failed: another process did the
-// rest first.
+// partlyError reports that only a part of the work was done, because another process did the rest first.
 type partlyError struct{ What string }
 
 func (e *partlyError) Error() string { return e.What }
@@ -82,7 +81,7 @@ func (e *ForeignError) Error() string { return e.What + ": " + e.Remedy }
 
 // PasswordError reports that the command for the password failed.
 type PasswordError struct {
-	Variable string // which holds the command
+	Variable string // the environment variable that has the command
 	Why      error
 }
 
@@ -151,7 +150,8 @@ func natsDenied(err error) bool {
 		nats.ErrPermissionViolation}, func(no error) bool { return errors.Is(err, no) })
 }
 
-// rabbitDenied returns true for a wrong password or a missing right, also to the virtual host.
+// rabbitDenied returns true for a wrong password or a missing right, such as the right to use the virtual
+// host.
 func rabbitDenied(err error) bool {
 	var answered *amqp.Error
 	return errors.As(err, &answered) &&
@@ -209,8 +209,8 @@ func serverCode(err error) int {
 	return other
 }
 
-// Away returns true for errors that a retry can cure: an unreachable, starting or overloaded server, or
-// tables that are locked.
+// Away returns true for errors that are temporary: an unreachable, starting or overloaded server, or locked
+// tables.
 func Away(err error) bool {
 	var busy *pgstore.BusyError
 	return Code(err) == unreachable || err != nil && pgstore.Outage(err) || errors.As(err, &busy)

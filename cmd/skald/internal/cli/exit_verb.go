@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// verbCode returns the exit code for an error of package operate; 0 for another error.
+// verbCode returns the exit code for an error of package operate, or 0 for another error.
 func verbCode(err error) int {
 	var usage *operate.UsageError
 	var refused *operate.RenameError
@@ -31,7 +31,7 @@ func verbCode(err error) int {
 	return 0
 }
 
-// Reported returns true if a verb that returned err has a report to print.
+// Reported returns true if a function of package operate that returned err also returned a valid report.
 func Reported(err error) bool {
 	var partly *operate.PartialError
 	var stopped *operate.StoppedError

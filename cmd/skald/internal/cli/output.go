@@ -25,7 +25,7 @@ func (t *Output) Flag(c *cobra.Command) {
 	c.Flags().BoolVar(&t.asJSON, "json", false, "print one JSON object")
 }
 
-// Say prints the text, or with --json adds the value under this name.
+// Say prints the text. With --json it adds the value under this name instead.
 func (t *Output) Say(name string, value any, words string) error {
 	if !t.asJSON {
 		_, err := fmt.Fprintln(t.Out, words)
@@ -38,7 +38,8 @@ func (t *Output) Say(name string, value any, words string) error {
 	return nil
 }
 
-// List prints each name after what, or "up to date" if there are none. With --json it adds the names.
+// List prints a line with what and a name for each name, or "up to date" without names. With --json it adds
+// the names to the object instead.
 func (t *Output) List(name, what string, names []string) error {
 	if t.asJSON {
 		return t.Say(name, append([]string{}, names...), "")
@@ -54,7 +55,7 @@ func (t *Output) List(name, what string, names []string) error {
 	return nil
 }
 
-// End prints the collected object, also after an error.
+// End prints the collected object, even if err is not nil. It returns err.
 func (t *Output) End(err error) error {
 	if len(t.all) == 0 {
 		return err

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
-// Texts of participants, ids and keys may contain control sequences of a terminal. The functions below
-// escape them as strconv.Quote does.
+// Keys, IDs and error texts come from other programs, and may contain control sequences of a terminal. The
+// functions below escape these as strconv.Quote does.
 
 // Line returns a text as one line.
 func Line(text string) string { return shortlog.Visible(strings.TrimRight(text, "\r\n"), false) }
@@ -31,7 +31,7 @@ func Lines(all []string) string {
 	return strings.Join(out, "\n")
 }
 
-// Plain returns a writer that escapes control characters. Each write must have whole characters.
+// Plain returns a writer that escapes control characters. A Write must not end within a UTF-8 sequence.
 func Plain(w io.Writer) io.Writer { return plain{w} }
 
 type plain struct{ to io.Writer }
@@ -43,17 +43,17 @@ func (p plain) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Table writes aligned columns for people.
+// Table returns a writer that aligns columns for people.
 func Table(w io.Writer) *Columns { return &Columns{tabwriter.NewWriter(Plain(w), 0, 0, 2, ' ', 0)} }
 
-// mostColumn is the width in bytes of a cell that others of its column are padded to.
+// mostColumn limits the bytes of a cell, because the longest cell of a column sets the width of the column.
 const mostColumn = 100
 
-// Columns is a table for a terminal. It cuts each cell after 100 bytes, except the last one of a line: the
-// other cells of a column get the width of the longest. The --json output has all of a value.
+// Columns is a table for a terminal. It cuts each cell after mostColumn bytes, except the last cell of a
+// line. The output of --json has the whole value.
 type Columns struct{ tabs *tabwriter.Writer }
 
-// Write writes whole lines, with a tab after each cell but the last.
+// Write writes lines of cells that are separated by tabs. b must have whole lines.
 func (c *Columns) Write(b []byte) (int, error) {
 	lines := strings.Split(string(b), "\n")
 	for i, line := range lines {
@@ -77,7 +77,7 @@ func JSON(w io.Writer) *json.Encoder { return json.NewEncoder(visibleJSON{w}) }
 
 type visibleJSON struct{ to io.Writer }
 
-// Write writes whole values, as an encoder does.
+// Write writes whole JSON values. json.Encoder writes each value in one call.
 func (v visibleJSON) Write(b []byte) (int, error) {
 	if _, err := io.Copy(v.to, bytes.NewReader(shortlog.VisibleJSON(b))); err != nil {
 		return 0, err

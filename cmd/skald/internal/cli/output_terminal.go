@@ -16,7 +16,8 @@ func Terminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// Ended prints the end of a list on standard error: that it is empty, or that it has only a part of all.
+// Ended prints a note after a list, for standard error: that the list is empty, or that it shows only a part
+// of all entries.
 func Ended(errs io.Writer, shown, all int, what string, asJSON bool) {
 	switch {
 	case shown < all:

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Time formats a time in UTC with seconds, as logs and --json have it.
+// Time formats a time in UTC with seconds, in the same form as logs and --json.
 func Time(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // When formats a time, or returns "" for nil.

@@ -22,11 +22,11 @@ var templates embed.FS
 
 // Service fills the templates.
 type Service struct {
-	Module string // its path
-	Name   string // the last part of it, and the consumer group
+	Module string // the module path
+	Name   string // the last part of Module, and the consumer group
 	Go     string // the version of the language
-	Skald  string // the required version
-	Pgx    string // the same; "" leaves the version to go mod tidy
+	Skald  string // the required version of Skald
+	Pgx    string // the required version of pgx; "" leaves the version to go mod tidy
 	Kind   Kind
 	Broker string // a name of Brokers; "" means a saga without a broker
 }
@@ -41,12 +41,13 @@ const (
 	Participant Kind = "participant" // commands of sagas
 )
 
-// Unreleased is the version of a build without one. A folder must replace it.
+// Unreleased is the version of Skald in a build without a version. The new service then needs a replace
+// directive with the source folder of Skald.
 const Unreleased = "v0.0.0"
 
 const root = "github.com/skald-go/skald"
 
-// Of returns a service of that module path, which requires the modules of this build.
+// Of returns a service with this module path. It requires the same versions of Skald and pgx as this build.
 func Of(module string) Service {
 	s := Service{Module: module, Name: module[strings.LastIndex(module, "/")+1:], Go: "1.26.0",
 		Skald: Unreleased, Kind: Events}
@@ -115,7 +116,7 @@ func starterBrokers() map[string]starterBroker {
 	}
 }
 
-// NotEmptyError refuses a folder that is not empty.
+// NotEmptyError reports that the folder of a new service is not empty.
 type NotEmptyError struct{ Dir string }
 
 func (e *NotEmptyError) Error() string {
@@ -159,8 +160,8 @@ func (s Service) Write(dir string) (names []string, err error) {
 	return names, nil
 }
 
-// fill replaces the words in double braces. Package text/template would keep every exported method of the
-// program in the binary, which is 20 % of it.
+// fill replaces the words in double braces. It does not use package text/template, because the linker would
+// then keep all exported methods of the program, which would be 20 % of the binary.
 func (s Service) fill(text string) string {
 	requires := root + " " + s.Skald
 	if s.Pgx != "" {
@@ -200,7 +201,7 @@ func lines(all []string) string {
 	return text.String()
 }
 
-// chosen returns text without the lines between {{if X}} and {{end}} for which X does not hold.
+// chosen removes the lines between {{if X}} and {{end}} if holds[X] is false.
 func chosen(text string, holds map[string]bool) string {
 	var out strings.Builder
 	keep := true

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
-// BrokerPatience is how long a broker may take to answer.
+// BrokerPatience limits the wait for an answer of a broker.
 const BrokerPatience = 10 * time.Second
 
 // Dial returns a function that creates clients of the server at url: kafka://host:port[,host:port],

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
-// Yes asks the user at the terminal for a yes. It returns a usage error with the text otherwise if there is
-// no terminal, or if the answer is another word.
+// Yes asks the user at the terminal a question. It returns nil if the answer is yes. If there is another
+// answer or no terminal, it returns a usage error with the text `otherwise`.
 func Yes(ctx context.Context, errs io.Writer, question, otherwise string) error {
 	unsure := &cli.UsageError{What: otherwise}
 	if !cli.Terminal(os.Stdin) {

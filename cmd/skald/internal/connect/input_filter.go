@@ -13,8 +13,8 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
-// filter is a flag that selects. It refuses an empty value: an empty filter would select everything, for
-// example if a shell variable is not set.
+// filter is the value of a flag that selects. It refuses an empty value, for example from a shell variable
+// that is not set, because an empty filter would select everything.
 type filter string
 
 // Filter adds a filter flag.

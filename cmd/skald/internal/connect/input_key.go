@@ -10,7 +10,7 @@ import (
 // binary64 is the prefix of a key in base64.
 const binary64 = "base64:"
 
-// Key is the value of a flag for a key. Nil means that none was given; an empty key is a key, too.
+// Key is the value of a flag for a key. It is nil if the flag was not given. An empty key is not nil.
 type Key []byte
 
 // Set decodes the flag.
@@ -32,7 +32,7 @@ func (k *Key) String() string { return string(*k) }
 // Type returns the name of the type in the help.
 func (k *Key) Type() string { return "string" }
 
-// KeyText formats a key for a shell and --key. It returns - for no key.
+// KeyText formats a key as an argument for --key, quoted for a shell. It returns - if key is nil.
 func KeyText(key []byte) string {
 	text := string(key)
 	quoted := strconv.Quote(text)

@@ -7,7 +7,8 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
-// Moment parses a time, or a duration before now.
+// Moment parses the value of a flag for a time: a time, or a duration before now. The zero time means that
+// text is empty.
 func Moment(flag, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

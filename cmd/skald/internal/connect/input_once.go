@@ -7,22 +7,22 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
-// once is the value of a flag that may be given once. A second value is refused, because the last one would
-// silently replace the first.
+// once is the value of a flag that may be given only once. It refuses a second value, because pflag would
+// silently replace the first value by the second.
 type once struct {
 	pflag.Value
 	name  string
 	given bool
 }
 
-// Strict refuses a second value of each flag of c and its subcommands, unless the flag takes several. A
-// group without a subcommand prints its commands.
+// Strict makes c and its subcommands refuse a second value of each flag, unless the flag takes several
+// values. It also makes a group of commands print its commands if no command was given.
 func Strict(c *cobra.Command) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if _, many := f.Value.(pflag.SliceValue); !many {
 			f.Value = &once{Value: f.Value, name: f.Name}
 			if f.DefValue == "0s" {
-				f.DefValue = "0" // which the help leaves out for any type
+				f.DefValue = "0" // cobra's help leaves out the default "0"
 			}
 		}
 	})
@@ -36,7 +36,7 @@ func Strict(c *cobra.Command) {
 }
 
 func (o *once) Set(text string) error {
-	if o.given { // pflag would print the value, and in it a password
+	if o.given { // an error of pflag would print the value, which may have a password
 		return &cli.UsageError{What: "--" + o.name + " is given twice, and takes one value"}
 	}
 	o.given = true

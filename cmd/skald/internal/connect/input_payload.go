@@ -11,12 +11,12 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
-// DataFlag adds the flag of a payload.
+// DataFlag adds the flag --data for a payload.
 func DataFlag(c *cobra.Command, data *string, what string) {
 	c.Flags().StringVar(data, "data", "", what+"; @FILE reads a file, @- standard input")
 }
 
-// Payload returns the payload of DataFlag.
+// Payload returns the payload for the value of --data. in is standard input.
 func Payload(data string, in io.Reader) ([]byte, error) {
 	if name, file := strings.CutPrefix(data, "@"); file {
 		return contents(name, in)
@@ -24,7 +24,7 @@ func Payload(data string, in io.Reader) ([]byte, error) {
 	return []byte(data), nil
 }
 
-// contents reads a file; - is standard input.
+// contents reads a file, or standard input if the name is -.
 func contents(name string, in io.Reader) ([]byte, error) {
 	if name == "-" {
 		return io.ReadAll(in)

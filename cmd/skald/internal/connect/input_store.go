@@ -23,7 +23,8 @@ func storeFlags(c *cobra.Command, schema *string) {
 	c.Flags().StringVar(schema, "schema", "", "PostgreSQL `SCHEMA` of the tables (default: public)")
 }
 
-// Same returns the flags with which another command in the same shell uses the same database.
+// Same returns the flags --store and --schema for another command in the same shell that uses the same
+// database.
 func Same(c *cobra.Command, schema string) string {
 	at := ""
 	if store := From(c, "store", "SKALD_STORE"); strings.HasPrefix(store, "sqlite:") {

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
-// URLFlags returns the flags whose value may contain a password, with their environment variables.
+// URLFlags returns the flags that may contain a password, with their environment variables.
 func URLFlags() map[string]string {
 	return map[string]string{"store": "SKALD_STORE", "broker": "SKALD_BROKER", "listen": "SKALD_LISTEN",
 		"registry": "SKALD_REGISTRY"}
@@ -26,7 +26,7 @@ func Resolve(c *cobra.Command) (err error) {
 		env, is := URLFlags()[f.Name]
 		given, urls := f.Value.String(), []string{f.Value.String()}
 		if many, is := f.Value.(pflag.SliceValue); is {
-			urls = many.GetSlice() // each begins with a name, so it is not @FILE
+			urls = many.GetSlice() // values of the form NAME=URL, so none of them is @FILE
 			given = ""
 		}
 		file, inFile := strings.CutPrefix(given, "@")
@@ -40,7 +40,7 @@ func Resolve(c *cobra.Command) (err error) {
 			}
 			line, _, _ := strings.Cut(string(text), "\n")
 			value := f.Value
-			if o, is := value.(*once); is { // the first value was @FILE, so this one counts as the first
+			if o, is := value.(*once); is { // once would refuse the URL as a second value after @FILE
 				value = o.Value
 			}
 			if err = value.Set(strings.TrimSpace(line)); err == nil {
@@ -59,11 +59,11 @@ func Resolve(c *cobra.Command) (err error) {
 	return err
 }
 
-// fromFile annotates a flag with its @FILE.
+// fromFile is the annotation of a flag that was given as @FILE.
 const fromFile = "skald/from-file"
 
-// Typed formats a database for a printed command, quoted for a shell: as @FILE if it was given so, or else
-// as a URL without a password.
+// Typed formats the value of --store for a printed command, quoted for a shell. It returns @FILE if the flag
+// was given so, and "$SKALD_STORE" instead of a URL with a password.
 func Typed(given, at string) string {
 	switch {
 	case strings.HasPrefix(given, "@"):

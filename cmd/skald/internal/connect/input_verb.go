@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
-// noVerb prints the commands of a group if only its name was given.
+// noVerb prints the commands of a group if the user gave only the name of the group.
 func noVerb(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return unknownVerb(c, args[0])
@@ -20,7 +20,7 @@ func noVerb(c *cobra.Command, args []string) error {
 }
 
 func unknownVerb(c *cobra.Command, verb string) error {
-	c.SuggestionsMinimumDistance = 2 // cobra's own, which it sets for the root alone
+	c.SuggestionsMinimumDistance = 2 // cobra sets this default only for the root command
 	text := fmt.Sprintf("unknown command %q for %q", verb, c.CommandPath())
 	if like := c.SuggestionsFor(verb); len(like) > 0 {
 		return &cli.UsageError{What: text + ": did you mean " + strings.Join(like, " or ") + "?"}

@@ -17,8 +17,8 @@ import (
 // passwordCommand is the variable with a command that prints the password for PostgreSQL.
 const passwordCommand = "SKALD_PASSWORD_COMMAND"
 
-// AskPassword sets the password from SKALD_PASSWORD_COMMAND, if it is set. pgx calls it before each
-// connection, because a cloud token is valid for minutes only.
+// AskPassword sets the password to the output of SKALD_PASSWORD_COMMAND, if this variable is set. pgx calls
+// it before each connection, because a token of a cloud provider expires within minutes.
 func AskPassword(ctx context.Context, c *pgx.ConnConfig) (err error) {
 	if command := os.Getenv(passwordCommand); command != "" {
 		c.Password, err = printed(ctx, command)
@@ -26,8 +26,8 @@ func AskPassword(ctx context.Context, c *pgx.ConnConfig) (err error) {
 	return err
 }
 
-// printed returns the first line that a command prints. Errors leave out its output, because that may be
-// the password.
+// printed returns the first line that a command prints. Its errors do not contain the output of the command,
+// because the output may have the password.
 func printed(ctx context.Context, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()

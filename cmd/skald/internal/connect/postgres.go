@@ -17,10 +17,12 @@ import (
 // connectTimeout limits the wait for a server, unless the URL has connect_timeout.
 const connectTimeout = 10 * time.Second
 
-// PoolConfig returns the settings for PostgreSQL at a URL. Passwords may also come from PGPASSWORD,
-// ~/.pgpass or SKALD_PASSWORD_COMMAND. Statements are prepared by name, so that the server parses and plans
-// them once. That does not apply through a pooler, because PgBouncer before 1.21 loses them in transaction
-// mode. It does not apply either if the URL has default_query_exec_mode.
+// PoolConfig returns the settings for PostgreSQL at a URL. The password may also come from PGPASSWORD,
+// ~/.pgpass or SKALD_PASSWORD_COMMAND.
+//
+// pgx prepares statements by name, so that the server parses and plans them once. Through a pooler it does
+// not, because PgBouncer before 1.21 loses prepared statements in transaction mode. If the URL has
+// default_query_exec_mode, PoolConfig does not change this mode.
 func PoolConfig(at string) (*pgxpool.Config, error) {
 	const form = ": the store is postgres://user@host:port/database"
 	if err := endpoint.CheckPostgres(at); err != nil {
@@ -28,7 +30,7 @@ func PoolConfig(at string) (*pgxpool.Config, error) {
 	}
 	cfg, err := pgxpool.ParseConfig(at)
 	if err != nil {
-		// pgx leaves the password out of its error.
+		// The error of pgx does not contain the password.
 		return nil, &cli.UsageError{What: err.Error() + form}
 	}
 	if err := endpoint.CheckHost(cfg.ConnConfig.Host); err != nil {
@@ -39,7 +41,7 @@ func PoolConfig(at string) (*pgxpool.Config, error) {
 	}
 	cfg.BeforeConnect = AskPassword
 	if !strings.Contains(at, "default_query_exec_mode=") { // net/url cannot parse a URL of several hosts
-		// for connections without the pool
+		// This mode is for connections without the pool: see Postgres.
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 		cfg.BeforeConnect = newMode().before
 	}
@@ -77,7 +79,8 @@ func Postgres(ctx context.Context, cfg *pgxpool.Config) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, c)
 }
 
-// mode decides how pgx sends statements to a server. The first connection determines it.
+// mode sets DefaultQueryExecMode of each connection. It detects on the first connection whether there is a
+// pooler.
 type mode struct {
 	turn  chan struct{} // holds a token while one connection determines the mode
 	known bool
@@ -103,8 +106,8 @@ func (m *mode) before(ctx context.Context, cfg *pgx.ConnConfig) error {
 	return nil
 }
 
-// ask compares the process id that the server sent at the start (for cancel requests) with the id of the
-// process that answers a query. A pooler sends an id of its own.
+// ask detects a pooler. It compares the process ID that the server sent at the start, for cancel requests,
+// with the ID of the process that answers a query. A pooler sends an ID of its own at the start.
 func (m *mode) ask(ctx context.Context, cfg *pgx.ConnConfig) error {
 	if m.known {
 		return nil

@@ -1,5 +1,5 @@
-// This file connects to the broker of a run of the demo. It creates the topics of the run, distinguishes
-// them from others, and removes them.
+// This file connects to the broker of a run of the demo. It creates and removes the topics of the run. It
+// does not use or remove a topic that another program created.
 
 package demo
 
@@ -35,7 +35,8 @@ const (
 	emptyWithin = 10 * session
 )
 
-// messageBus is the broker of a run. Each session of a service opens a new connection, as a process would.
+// messageBus is the broker of a run. Each session of a service opens a new connection, as a new process
+// would.
 type messageBus struct {
 	Connect func() (broker.Broker, error)
 	URL     string
@@ -58,8 +59,8 @@ func (r *busRun) topics() []string { return event.New(r.Prefix).Topics() }
 type kind interface {
 	// there returns the ID of the cluster, and the IDs of the existing topics among names.
 	there(ctx context.Context, names []string) (cluster string, ids map[string]string, err error)
-	// own returns a *cli.ForeignError if a group of the run's names belongs to another program. It returns
-	// one also if a topic has messages although the run had not recorded its topics.
+	// own returns a *cli.ForeignError if a group of the run's names belongs to another program. It also
+	// returns a *cli.ForeignError if a topic has messages although the run had not recorded its topics.
 	own(ctx context.Context, r *busRun, ids map[string]string) error
 	// remove deletes these groups, and then the topics that still have these IDs.
 	remove(ctx context.Context, groups []string, ids map[string]string) error
@@ -112,8 +113,8 @@ func (b *messageBus) Cluster(ctx context.Context, prefix string) (string, error)
 	return cluster, err
 }
 
-// Topics finds the topics of a run, or creates them. made reports that they were created and must be
-// recorded.
+// Topics finds the topics of a run, or creates them. made reports whether it created them: the caller must
+// then record their IDs.
 func (b *messageBus) Topics(ctx context.Context, r busRun) (ids map[string]string, made bool, err error) {
 	cluster, ids, err := b.there(ctx, r.topics())
 	if err != nil {
@@ -121,7 +122,7 @@ func (b *messageBus) Topics(ctx context.Context, r busRun) (ids map[string]strin
 	}
 	if r.Cluster != cluster || len(r.Topics) > 0 && !maps.Equal(r.Topics, ids) {
 		return nil, false, &cli.ForeignError{
-			What:   "this run did not create the topics at " + b.URL + "",
+			What:   "this run did not create the topics at " + b.URL,
 			Remedy: "give the same --broker, or choose another --dir or --prefix, or remove the objects of the run",
 		}
 	}
@@ -178,8 +179,8 @@ func (b *messageBus) Made(ctx context.Context, r busRun) (ids map[string]string,
 	return ids, b.kind.own(ctx, &r, ids)
 }
 
-// Remove deletes the run's groups, and then its topics by their IDs, so that it spares a topic that was
-// created again. Missing topics are no error.
+// Remove deletes the run's groups, and then its topics. It deletes topics by their IDs, so it does not
+// delete a topic of the same name that another program created later. Missing topics are no error.
 func (b *messageBus) Remove(ctx context.Context, prefix string, ids map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, emptyWithin)
 	defer cancel()
@@ -203,7 +204,7 @@ func groups(prefix string) (names []string) {
 	return append(names, event.New(prefix).Group(event.Tracker))
 }
 
-// notRead returns an error if a group reads topics that are not the demo's.
+// notRead returns an error if a group reads a topic that does not belong to the demo.
 func notRead(group string, read, ours []string) error {
 	for _, topic := range read {
 		if !slices.Contains(ours, topic) {
@@ -221,7 +222,7 @@ func notWritten(topic, what string) error {
 		Remedy: "remove " + what + " by hand; nothing is removed yet"}
 }
 
-// memory is the broker in this process. Nothing of it survives the process.
+// memory is the broker in this process. Its topics end with the process.
 type memory struct{}
 
 func (memory) there(context.Context, []string) (string, map[string]string, error) {

@@ -18,7 +18,8 @@ import (
 	"github.com/skald-go/skald/broker/kafkabroker"
 )
 
-// kafka uses separate clients for administration.
+// kafka opens a new client for each operation, because broker.Broker has no operations to delete topics and
+// groups.
 type kafka struct {
 	seeds string
 	opts  *kafkabroker.Options

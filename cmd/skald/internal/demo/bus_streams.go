@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/broker/rabbitbroker"
 )
 
-// keeper is a broker that returns its ID and the IDs of its topics: NATS, RabbitMQ.
+// keeper is a broker that stores its own ID and the IDs of its topics: NATS or RabbitMQ.
 type keeper interface {
 	broker.TopicMaker
 	Incarnation(ctx context.Context) (string, error)
@@ -32,7 +32,7 @@ func busKept(ctx context.Context, k keeper, names []string) (cluster string, ids
 	return cluster, ids, err
 }
 
-// nats is a NATS server. Removal leaves its ID, and the entries of other groups.
+// nats is a NATS server. remove leaves the ID of the server, and the entries of other groups.
 type nats struct {
 	broker *natsbroker.Broker
 	url    string
@@ -76,14 +76,14 @@ func (n *nats) remove(ctx context.Context, groups []string, ids map[string]strin
 	return nil
 }
 
-// rabbit is a RabbitMQ server. Removal leaves the objects that all users of Skald share.
+// rabbit is a RabbitMQ server. remove leaves the objects that all programs with Skald share.
 type rabbit struct{ broker *rabbitbroker.Broker }
 
 func (r *rabbit) there(ctx context.Context, names []string) (string, map[string]string, error) {
 	return busKept(ctx, r.broker, names)
 }
 
-// own finds nothing foreign: the name of a group's queue contains its only topic.
+// own always returns nil: the name of a group's queue contains the topic, so it cannot read a foreign topic.
 func (r *rabbit) own(context.Context, *busRun, map[string]string) error { return nil }
 
 func (r *rabbit) remove(ctx context.Context, groups []string, ids map[string]string) error {

@@ -37,40 +37,41 @@ type crew struct {
 	moods     *gateway.Moods
 	cache     *rediscache.Cache // in front of all databases; nil without --redis
 	bank      gateway.Gateway   // set before Payment's first session
-	manner    *mail.Moods       // of the mail server
-	mailer    mail.Sender       // set before Notification's first session
+	mailMoods *mail.Moods
+	mailer    mail.Sender // set before Notification's first session
 
-	poisoned atomic.Int64 // unreadable messages that this process published
-	dropped  atomic.Int64 // their deliveries that the operator dropped
+	poisoned atomic.Int64 // the number of unreadable messages that this process published
+	dropped  atomic.Int64 // the number of unreadable messages that the operator dropped
 
 	mu    sync.Mutex
 	tally tally
 }
 
-// tally has the counts of this process.
+// tally counts the messages of this process.
 type tally struct{ published, delivered, duplicates, parked, unknownSettled int64 }
 
-// deadlyEnough is the share of calls at which a service dies under ack-first. It breaks a promise within
-// twenty orders.
+// deadlyEnough is the minimum share of calls at which a service dies with --sabotage ack-first. With this
+// share, a promise breaks within twenty orders.
 const deadlyEnough = 0.003
 
-// drain limits the stop of a service.
+// drain limits the time that a service needs to stop.
 const drain = 5 * time.Second
 
-// turns is the number of handlers of a service on SQLite, where one transaction runs at a time. More
-// handlers would only wait, and each needs memory for its connection.
-const turns = 3
+// sqliteWorkers is the number of concurrent handlers of a service on SQLite. Only one write transaction runs
+// at a time, so more handlers would only wait, and each needs memory for its connection.
+const sqliteWorkers = 3
 
-// An engine that does not run places the orders, and another one finds them with its next poll. The lease
-// of a dead engine ends soon.
+// Options of the saga engines. look is short, because the customers start sagas through an engine that does
+// not run, and the running engine finds them at its next poll. lease is short, so that the lease of a dead
+// service ends soon.
 const (
 	look  = 50 * time.Millisecond
 	lease = 3 * time.Second
 )
 
-// kills is the number of crashes after which a message counts as their cause. The default of 3 is too low
-// here: the demo kills services at random, much more often than real services die.
-const kills = 20
+// maxCrashes is the number of crashes after which a message counts as their cause. The default of 3 is too
+// low here, because the demo kills services at random, much more often than real services die.
+const maxCrashes = 20
 
 func newCrew(s site, b *messageBus, book *ledger, o *Options) (*crew, error) {
 	lack, err := newSabotage(o.Sabotage)
@@ -79,23 +80,23 @@ func newCrew(s site, b *messageBus, book *ledger, o *Options) (*crew, error) {
 	}
 	rates, _ := sagatest.RatesOf(o.Faults) // Check has checked the name
 	moods, _ := gateway.RatesOf(o.Faults)
-	manner, _ := mail.RatesOf(o.Faults)
+	mailMoods, _ := mail.RatesOf(o.Faults)
 	if o.Sabotage == ackFirst && rates.Die > 0 {
 		rates.Die = max(rates.Die, deadlyEnough)
 	}
 	return &crew{
 		site: s, book: book, o: o, bus: b,
-		faults: sagatest.NewFaults(o.Seed, rates),
-		moods:  gateway.NewMoods(o.Seed, moods),
-		manner: mail.NewMoods(o.Seed, manner),
-		lack:   lack,
-		watch:  newObserver(),
-		open:   make(chan struct{}),
-		ready:  make(chan string, len(service.Names())),
+		faults:    sagatest.NewFaults(o.Seed, rates),
+		moods:     gateway.NewMoods(o.Seed, moods),
+		mailMoods: mail.NewMoods(o.Seed, mailMoods),
+		lack:      lack,
+		watch:     newObserver(),
+		open:      make(chan struct{}),
+		ready:     make(chan string, len(service.Names())),
 	}, nil
 }
 
-// work runs the services, places the orders, and waits until nothing moves any more.
+// work runs the services, places the orders, and waits until no order and no message is in progress.
 func (c *crew) work(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -106,13 +107,13 @@ func (c *crew) work(ctx context.Context) error {
 	for _, name := range service.Names() {
 		runners = append(runners, &serviceRunner{c, name})
 	}
-	if c.upsets() {
+	if c.deadLettersPossible() {
 		runners = append(runners, runner(c.operate))
 	}
 	return skald.Run(ctx, runners...)
 }
 
-// trade places the orders as soon as the shop is open, and waits until their sagas have ended.
+// trade places the orders as soon as the Order service runs, and waits until their sagas have ended.
 func (c *crew) trade(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -167,11 +168,11 @@ func (h *serviceRunner) prepare(ctx context.Context) error {
 	}
 	switch h.name {
 	case "payment":
-		if err := h.openBank(ctx, h.moods); err != nil {
+		if err := h.openGateway(ctx, h.moods); err != nil {
 			return err
 		}
 	case "notification":
-		if err := h.openPost(ctx, h.manner); err != nil {
+		if err := h.openMail(ctx, h.mailMoods); err != nil {
 			return err
 		}
 	}
@@ -182,7 +183,7 @@ func (h *serviceRunner) prepare(ctx context.Context) error {
 	if h.name != "order" {
 		return nil
 	}
-	// This service does not die: customers retry.
+	// The session for customers has no simulated deaths.
 	s, err := h.site.session(ctx, h.name, h.faults, h.bus.Own, h.crew)
 	if err != nil {
 		return err
@@ -210,16 +211,16 @@ func (c *crew) options(name string) *service.Options {
 	o.Relay.RetryFirst, o.Relay.RetryMost = 20*time.Millisecond, time.Second
 	o.Inbox.Timeouts.Drain, o.Relay.Drain = drain, drain
 	if strings.HasPrefix(c.o.Store, "sqlite:") && c.o.Sabotage == "" { // a sabotage needs concurrent handlers
-		o.Inbox.Workers = turns
+		o.Inbox.Workers = sqliteWorkers
 	}
-	// A busy machine lets handlers time out. The breaker rests at most 16 s, which is shorter than
-	// patience.
+	// On a busy machine handlers time out, and open the breaker. With this setting the breaker stays open for
+	// at most 16 s, which is less than patience.
 	o.Inbox.Breaker.Rest = time.Second
-	o.Inbox.Retry.Crashes = kills
+	o.Inbox.Retry.Crashes = maxCrashes
 	if c.cache != nil {
 		o.Inbox.Cache.Finished, o.Seen = c.cache, c.cache
 	}
-	o.Inbox.Timeouts.Wait = time.Second // claims of a dead service end soon, too
+	o.Inbox.Timeouts.Wait = time.Second // so that the claims of a dead service end soon
 	return o
 }
 

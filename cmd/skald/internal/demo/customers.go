@@ -1,5 +1,5 @@
-// This file has the customers of a run. They place orders, change and cancel some, and retry until they
-// receive an answer.
+// This file has the customers of a run. They place orders, change or cancel some of them, and repeat each
+// request until they receive an answer.
 
 package demo
 
@@ -21,7 +21,7 @@ const (
 	posts       = 2 // of each order
 )
 
-// wishes are the changes and cancellations of customers at the Order service, and their record of answers.
+// wishes has the requests of customers to change or cancel an order, and records the answers to customers.
 type wishes interface {
 	Note(ctx context.Context, key string, code int, body string) error
 	Change(ctx context.Context, id, address string) (fresh bool, err error)
@@ -37,8 +37,8 @@ type shoppers struct {
 	Placed func(ctx context.Context, id string, n int)
 }
 
-// Load places the orders of a seed, several at a time, and changes and cancels some. Each order has an
-// Idempotency-Key, so a repeated run of this process finds the orders that exist.
+// Load places the orders of a seed, several at a time, and changes or cancels some of them. Each order has an
+// Idempotency-Key, so a process that continues the run creates no order twice.
 func (c *shoppers) Load(ctx context.Context, seed uint64, most int) {
 	type nth struct {
 		sample.Order
@@ -69,7 +69,7 @@ func (c *shoppers) Load(ctx context.Context, seed uint64, most int) {
 	wg.Wait()
 }
 
-// place sends an order several times at the same time, like a proxy that repeats a request.
+// place sends the same order several times at once, as a proxy that repeats a request may do.
 func (c *shoppers) place(ctx context.Context, o sample.Order) string {
 	var ids [posts]string
 	var wg sync.WaitGroup
@@ -90,7 +90,7 @@ func (c *shoppers) wish(ctx context.Context, id string, w sample.Wish) {
 	}
 }
 
-// answered accepts ErrTooLate as an answer.
+// answered returns nil for ErrTooLate, because ErrTooLate is a valid answer to a customer.
 func answered(_ bool, err error) error {
 	if errors.Is(err, order.ErrTooLate) {
 		return nil
@@ -98,7 +98,7 @@ func answered(_ bool, err error) error {
 	return err
 }
 
-// insist retries until ask succeeds, as a customer would.
+// insist calls ask until ask succeeds or ctx is done.
 func insist(ctx context.Context, logger *slog.Logger, about string, ask func() error) {
 	for ctx.Err() == nil {
 		err := ask()

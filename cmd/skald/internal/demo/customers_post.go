@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/httpidem"
 )
 
-// post sends an order until the service accepts it, and records the answer. It returns "" if ctx ends
-// before.
+// post sends an order until the service accepts it, and records the answer. It returns the ID of the order,
+// or "" if ctx ended first.
 func (c *shoppers) post(ctx context.Context, o sample.Order) (id string) {
 	var got answer
 	insist(ctx, c.Logger, o.Key, func() (err error) {
@@ -30,7 +30,7 @@ func (c *shoppers) post(ctx context.Context, o sample.Order) (id string) {
 	return placed.ID
 }
 
-// ask calls the handler of the Order service directly. The demo uses no network.
+// ask calls the handler of the Order service directly, without a network.
 func (c *shoppers) ask(ctx context.Context, o sample.Order) (got answer, err error) {
 	body, err := json.Marshal(o.Request)
 	if err != nil {

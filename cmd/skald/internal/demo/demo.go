@@ -3,7 +3,7 @@
 //
 // A run passes through these files: ledger.go (the record of the run), site.go (its databases), crew.go
 // (the services, which die and start again), session.go (one session of a service), rest.go (the wait until
-// nothing moves any more), report.go and story.go (the result). Other files: ground (databases), bus
+// all work is done), report.go and story.go (the result). Other files: ground (databases), bus
 // (broker), sabotage (a removed safeguard), customers, oncall (the operator of dead letters), observer
 // (records deliveries and faults).
 package demo
@@ -22,7 +22,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/event"
 )
 
-// ErrGreen reports that the auditor found nothing although a safeguard was removed.
+// ErrGreen reports that no promise is broken although a safeguard was removed.
 var ErrGreen = errors.New(
 	"no promise is broken although a safeguard is missing; try more --orders, or --faults wild")
 
@@ -42,20 +42,21 @@ type Options struct {
 	// Store and Broker are URLs. sqlite: takes a folder.
 	Store, Broker string
 	Redis         string // URL of a Redis in front of the databases; empty means none
-	// Given has the flags that were given. The record of an earlier run sets the others.
+	// Given has the names of the flags that were given. If the run continues an earlier one, the record of
+	// that run sets the other options.
 	Given map[string]bool
-	// Progress is called with the progress of the run. Nil means no calls.
+	// Progress, if not nil, is called with the progress of the run.
 	Progress func(Progress)
 	// Logger receives the logs of the services. Injected faults are not logged as errors.
 	Logger *slog.Logger
 	// First is called once, after the first order was placed.
 	First func()
-	// Told is called with the report.
+	// Told is called with the report at the end of the run.
 	Told func(*Report) error
-	// Keep, if set, is called after the report with the URLs for orders and of the console. The services
-	// then run until they are stopped, without faults and with all safeguards.
+	// Keep, if not nil, makes Run continue after the report until ctx is done, without faults and with all
+	// safeguards. It is called with the URLs for orders and of the console.
 	Keep func(orders, console string)
-	// Operator is the author of changes in that console.
+	// Operator is the author of changes in the console.
 	Operator string
 }
 
@@ -136,7 +137,7 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// run returns the report if Told was called with it.
+// run returns the report, or nil if the run did not reach its report.
 func run(ctx context.Context, o *Options) (r *Report, err error) {
 	began := time.Now()
 	s, err := openSite(o)
@@ -201,7 +202,7 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 	return r, err
 }
 
-// told calls Told with the report r, if there is one.
+// told calls Told with the report r, unless r is nil.
 func (o *Options) told(r *Report, err error) (*Report, error) {
 	if r == nil || err != nil {
 		return nil, err
@@ -209,7 +210,7 @@ func (o *Options) told(r *Report, err error) (*Report, error) {
 	return r, o.Told(r)
 }
 
-// run works and returns the report, which it also stores in e. It returns nil if it was interrupted.
+// run does all work of the run, returns the report, and stores it in e. It returns nil if ctx is done first.
 func (c *crew) run(ctx context.Context, began time.Time, e *entry) (*Report, error) {
 	if err := c.work(ctx); err != nil || ctx.Err() != nil {
 		return nil, err
@@ -223,7 +224,7 @@ func (c *crew) run(ctx context.Context, began time.Time, e *entry) (*Report, err
 	return r, c.book.finish(ctx, *e.report)
 }
 
-// find returns the run that created the databases; nil if there is none.
+// find returns the run that created the databases, or nil if there is none.
 func find(ctx context.Context, s site, o *Options) (*ledger, *entry, error) {
 	book, err := s.book(ctx)
 	if err != nil || book == nil {
@@ -236,7 +237,7 @@ func find(ctx context.Context, s site, o *Options) (*ledger, *entry, error) {
 	return book, e, e.agree(o)
 }
 
-// claim begins a run if none of its names is in use.
+// claim begins a run. It returns a *cli.ForeignError if a database or topic of the run exists already.
 func claim(ctx context.Context, s site, b *messageBus, o *Options) (*ledger, error) {
 	cluster, err := b.Cluster(ctx, o.Prefix)
 	if err != nil {
@@ -247,7 +248,7 @@ func claim(ctx context.Context, s site, b *messageBus, o *Options) (*ledger, err
 	return s.claim(ctx, e)
 }
 
-// finished is a report as demo_run stores it.
+// finished is a report in the table demo_run.
 type finished struct {
 	Report  Report   `json:"report"`
 	Story   []string `json:"story"`

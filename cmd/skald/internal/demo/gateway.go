@@ -14,9 +14,9 @@ import (
 	"github.com/skald-go/skald/examples/shop/sample"
 )
 
-// openBank starts the payment gateway for Payment over HTTP, with these moods, until ctx is done. The
-// gateway has a separate database, so it continues after a killed run.
-func (c *crew) openBank(ctx context.Context, moods *gateway.Moods) error {
+// openGateway runs the payment gateway at an HTTP address until ctx is done, and sets c.bank to its client.
+// moods are the faults of the gateway. The gateway has its own database, as another company would.
+func (c *crew) openGateway(ctx context.Context, moods *gateway.Moods) error {
 	h, err := c.site.Gateway(ctx, &gateway.Options{Funds: sample.Accounts()}, moods)
 	if err != nil {
 		return err
@@ -31,12 +31,12 @@ func (c *crew) openBank(ctx context.Context, moods *gateway.Moods) error {
 			c.o.Logger.Error("the gateway failed", "error", err)
 		}
 	}()
-	context.AfterFunc(ctx, func() { _ = server.Close() }) // running requests get no answer
+	context.AfterFunc(ctx, func() { _ = server.Close() })
 	c.bank = gateway.NewClient("http://" + at.Addr().String())
 	return nil
 }
 
-// moves returns the gateway's transfers for an order; none if its ledger does not exist yet.
+// moves returns the gateway's transfers for an order, or nil if the gateway's ledger does not exist yet.
 func (s *shop[TTx]) moves(ctx context.Context, order string) ([]gateway.Moved, error) {
 	names, err := s.Present(ctx, place.Bank)
 	if err != nil || !slices.Contains(names, "gateway_moves") {

@@ -1,5 +1,5 @@
-// This file has the databases of a run: files in a folder, or schemas in PostgreSQL. It distinguishes them
-// from other databases, locks them against a second demo, and removes them.
+// This file has the databases of a run: files in a folder, or schemas in PostgreSQL. It refuses databases of
+// other programs, locks the run's own against a second demo, and removes them.
 
 package demo
 
@@ -24,10 +24,10 @@ type playground[TTx any] struct {
 
 // groundKind has the operations that differ between SQLite and PostgreSQL.
 type groundKind[TTx any] interface {
-	// Present returns the names of the tables in a service's database; nil if it does not exist.
+	// Present returns the names of the tables in a service's database, or nil if the database does not exist.
 	Present(ctx context.Context, service string) ([]string, error)
-	// First returns the statement that runs before the first table is created in Order's database, in the
-	// same transaction; "" for none.
+	// First returns the statement to run before the first table is created in Order's database, in the same
+	// transaction. It may return "".
 	First(ctx context.Context) (statement string, err error)
 	// Lock locks these databases against other demos until release is called or this process ends. If they
 	// are locked already, it returns a *cli.ForeignError.
@@ -36,13 +36,13 @@ type groundKind[TTx any] interface {
 	URL() string
 	// Remains describes the databases that remain after the run.
 	Remains() string
-	// Sweep removes the files that a killed removal left.
+	// Sweep removes the files that remain if a removal was killed.
 	Sweep() error
 
 	called(service string) string
 	// bare opens Order's database without Skald's tables, and creates the database if needed.
 	bare(ctx context.Context) (table.Home[TTx], error)
-	// foreign names objects in a service's database that are not the demo's; "" for none.
+	// foreign names objects of other programs in a service's database. It returns "" if there are none.
 	foreign(ctx context.Context, service string) (what string, err error)
 	// drop removes a service's database, if it exists.
 	drop(ctx context.Context, service string) error
@@ -51,7 +51,8 @@ type groundKind[TTx any] interface {
 	close() error
 }
 
-// other returns the error for a locked run. Two demos would each treat the services of the other as dead.
+// other returns the error for a locked run. Two demos must not share a run: each would treat the services of
+// the other as dead.
 func other(at string) error {
 	return &cli.ForeignError{What: "another demo is running at " + at,
 		Remedy: "wait for its end, or choose another --dir or --prefix"}
@@ -71,8 +72,8 @@ func (g *playground[TTx]) Read(ctx context.Context) (map[string]table.DB, error)
 	return dbs, err
 }
 
-// Has returns true if a run created the databases, which a table proves. It returns false if there are no
-// tables yet. Otherwise it returns a *cli.ForeignError.
+// Has returns true if a run created the databases: then one of them has this table. It returns false if there
+// are no tables at all, and a *cli.ForeignError if there are only other tables.
 func (g *playground[TTx]) Has(ctx context.Context, table string) (bool, error) {
 	var found []string
 	for _, name := range place.Names() {

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// lockFile is locked by a running demo.
+// lockFile is the file that a running demo locks.
 const lockFile = "demo.lock"
 
 // files is a folder of SQLite files.
@@ -71,7 +71,7 @@ func (f *files) bare(context.Context) (home table.Home[*sql.Tx], err error) {
 
 func (f *files) First(context.Context) (string, error) { return "", nil }
 
-// Lock opens a write transaction on a separate file.
+// Lock opens a write transaction on lockFile. The end of the process also ends this lock.
 func (f *files) Lock(ctx context.Context) (func(), error) {
 	db, err := sqlitestore.Open(filepath.Join(f.folder, lockFile))
 	if err != nil {
@@ -105,8 +105,8 @@ func (f *files) foreign(ctx context.Context, service string) (string, error) {
 	return strings.Join(names, ", "), err
 }
 
-// drop removes the write-ahead log after the database file. A file without its log would lose data; a log
-// without its file is harmless.
+// drop removes the database file before its write-ahead log. If the process is killed in between, a log
+// without its file is harmless, but a file without its log would lose data.
 func (f *files) drop(_ context.Context, service string) error {
 	if service == "order" {
 		if err := f.close(); err != nil {
@@ -132,7 +132,8 @@ func (f *files) rest() []string {
 		lockFile + "-shm"}
 }
 
-// clean removes the lock file before it releases the lock, so that a waiting process finds it deleted.
+// clean removes the lock file before it releases the lock. So a process that waits for the lock sees that the
+// run was removed.
 func (f *files) clean() (stays string, err error) {
 	for _, name := range f.rest() {
 		if err := removeFiles(filepath.Join(f.folder, name)); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/examples/shop/place"
 )
 
-// tables returns the tables that a service creates, apart from Skald's.
+// tables returns the tables of a service, without Skald's own tables.
 func tables(service string) []string {
 	all := map[string][]string{
 		"order": {"demo_run", "prices", "orders", "order_items", "order_history", "receipts",

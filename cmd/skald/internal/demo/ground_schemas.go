@@ -24,8 +24,8 @@ type schemas struct {
 	sql        map[string]string
 }
 
-// postgres returns the playground in schemas whose names begin with prefix, at the URL at. typed is the
-// quoted name of that URL for a printed command. It opens nothing.
+// postgres returns the playground in the database at the URL at. Its schemas have names that begin with
+// prefix. typed is the value of --store for a printed command. postgres opens no connection.
 func postgres(at, prefix, typed string) (*playground[pgx.Tx], error) {
 	statements, err := table.Statements(queries)
 	if err != nil {
@@ -139,7 +139,8 @@ func (s *schemas) Lock(ctx context.Context) (func(), error) {
 
 const lockWait = 5 * time.Second
 
-// foreign drops the objects in a transaction and rolls it back. The server then reports the dependencies.
+// foreign drops the demo's objects in a transaction that it rolls back. The server then reports objects of
+// other programs that depend on them, or that remain in the schema.
 func (s *schemas) foreign(ctx context.Context, service string) (what string, err error) {
 	err = s.dropped(ctx, service, func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) })
 	if reply := (*pgconn.PgError)(nil); errors.As(err, &reply) && reply.Code == dependsOnIt {
@@ -148,15 +149,15 @@ func (s *schemas) foreign(ctx context.Context, service string) (what string, err
 	return "", err
 }
 
-// dependsOnIt is the code for an object that another object depends on.
+// dependsOnIt is the SQLSTATE for a DROP of an object that another object depends on.
 const dependsOnIt = "2BP01"
 
 func (s *schemas) drop(ctx context.Context, service string) error {
 	return s.dropped(ctx, service, func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) })
 }
 
-// dropped drops the demo's objects in a schema, and the schema, in one transaction, and calls end. It never
-// uses CASCADE.
+// dropped drops the demo's objects in a schema, and then the schema, in one transaction. It calls end to
+// commit or to roll back. It never uses CASCADE, which could drop objects of other programs.
 func (s *schemas) dropped(ctx context.Context, service string,
 	end func(context.Context, pgx.Tx) error) error {
 	pool, err := s.open(ctx)

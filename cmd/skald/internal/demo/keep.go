@@ -23,10 +23,10 @@ func (c *crew) keep(ctx context.Context, f *finished) (err error) {
 	signal := ctx // ends at the signal to stop
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	if err := c.openBank(ctx, nil); err != nil { // the gateway of the run is closed
+	if err := c.openGateway(ctx, nil); err != nil { // the run has closed its own gateway
 		return fmt.Errorf("keep: %w", err)
 	}
-	if err := c.openPost(ctx, nil); err != nil {
+	if err := c.openMail(ctx, nil); err != nil {
 		return fmt.Errorf("keep: %w", err)
 	}
 	var runners []skald.Runner
@@ -85,7 +85,7 @@ func (c *crew) counter(ctx, signal context.Context, orders http.Handler) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	if server.Shutdown(last) != nil {
-		_ = server.Close() // it ends requests that are still running
+		_ = server.Close() // cancel the requests that are still running
 	}
 	<-over
 	return nil

@@ -26,7 +26,7 @@ type entry struct {
 	report   *finished         // nil until the run is finished
 }
 
-// over returns true if nothing of the run is in progress.
+// over returns true if the run has its report, and no order was placed after the report.
 func (e *entry) over() bool { return e.report != nil && !e.report.Open }
 
 // onBus returns the record of the run's topics.
@@ -34,14 +34,15 @@ func (e *entry) onBus() busRun {
 	return busRun{Prefix: e.prefix, Style: styleOf(e.style), Cluster: e.cluster, Topics: e.topics}
 }
 
-// ledger stores the entry. A run creates it first, and identifies its objects by it.
+// ledger stores the entry of a run. A run creates the ledger before all other objects. A later process uses
+// the entry to recognize the objects of the run.
 type ledger struct {
 	db    table.DB
 	begin func(ctx context.Context, do func(table.DB) error) error
 	sql   map[string]string
 }
 
-// find returns the entry of the run that created these databases; nil if there is none.
+// find returns the entry of the run that created these databases, or nil if there is none.
 func (l *ledger) find(ctx context.Context) (*entry, error) {
 	var e entry
 	var seed, topics, report string
@@ -65,8 +66,8 @@ func (l *ledger) find(ctx context.Context) (*entry, error) {
 	return &e, nil
 }
 
-// claim creates the table with the entry e in one transaction. The statement first runs before, unless it
-// is "".
+// claim creates the table with the entry e in one transaction. The transaction begins with the statement
+// first, unless first is "".
 func (l *ledger) claim(ctx context.Context, e *entry, first string) error {
 	err := l.begin(ctx, func(db table.DB) error {
 		for _, q := range []string{first, l.sql["Make"]} {
@@ -111,7 +112,8 @@ func (l *ledger) finish(ctx context.Context, f finished) error {
 	return nil
 }
 
-// agree sets the options that were not given from the entry. It refuses given options that differ.
+// agree sets the options that were not given to those of the entry. It returns an error if a given option
+// differs from the entry.
 func (e *entry) agree(o *Options) error {
 	var other []string
 	settle := func(flag string, same bool, was string, take func()) {

@@ -8,9 +8,9 @@ import (
 	"github.com/skald-go/skald/examples/shop/mail"
 )
 
-// openPost starts the mail server for Notification over SMTP, with these moods, until ctx is done. The
-// mailbox has a separate database, as the gateway's ledger has.
-func (c *crew) openPost(ctx context.Context, moods *mail.Moods) error {
+// openMail runs the mail server at an SMTP address until ctx is done, and sets c.mailer to its client. moods
+// are the faults of the mail server. It has its own database, as the gateway has.
+func (c *crew) openMail(ctx context.Context, moods *mail.Moods) error {
 	server, err := c.site.Mail(ctx, moods)
 	if err != nil {
 		return err

@@ -1,5 +1,5 @@
-// This file records the first orders of a run at the broker: repeated deliveries, and the faults that were
-// injected into their messages. The story of the run uses it.
+// This file observes the first orders of a run at the broker: repeated deliveries, and the faults that were
+// injected into their messages. The story of the run uses these observations.
 
 package demo
 
@@ -30,16 +30,16 @@ type observer struct {
 type arrival struct {
 	at        time.Time
 	group, id string
-	again     bool // not the first time in this process
+	again     bool // true if the message arrived at this group before
 }
 
-// newObserver returns an empty observer.
 func newObserver() *observer {
 	return &observer{seen: map[string][]arrival{}, orders: map[string]string{}, faults: map[string][]fault{}}
 }
 
-// meet returns true if the order of m is observed. The caller holds mu.
-func (w *observer) meet(m *skald.Message) bool {
+// observes returns true if m belongs to an observed order. It begins to observe the order of m, if there are
+// fewer than the maximum. The caller holds mu.
+func (w *observer) observes(m *skald.Message) bool {
 	if _, ok := w.seen[string(m.Key)]; !ok && len(w.seen) >= orders || m.ID == "" {
 		return false
 	}
@@ -54,7 +54,7 @@ func (w *observer) note(group string, ds []broker.Delivery) {
 	defer w.mu.Unlock()
 	for i := range ds {
 		d := &ds[i]
-		if !w.meet(&d.Message) {
+		if !w.observes(&d.Message) {
 			continue
 		}
 		was := w.seen[string(d.Key)]
@@ -66,7 +66,7 @@ func (w *observer) note(group string, ds []broker.Delivery) {
 	}
 }
 
-// Observed returns whether deliveries of an order were recorded, and whether one of them was repeated.
+// Observed reports whether deliveries of an order were recorded, and whether one of them was a repeat.
 func (w *observer) Observed(order string) (any, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +87,7 @@ func (w *observer) Repeats(prefix string) map[string][]repeat {
 	defer w.mu.Unlock()
 	out := map[string][]repeat{}
 	for order, seen := range w.seen {
-		out[order] = []repeat{} // observed, perhaps without repeats
+		out[order] = []repeat{} // an empty list means that the order was observed and had no repeats
 		for _, a := range seen {
 			if a.again {
 				out[order] = append(out[order], repeat{a.id, strings.TrimPrefix(a.group, prefix+"."), a.at})
@@ -101,7 +101,7 @@ func (w *observer) Repeats(prefix string) map[string][]repeat {
 type fault struct {
 	Message string    `json:"message"`
 	Service string    `json:"service"`
-	Kind    string    `json:"kind"` // as sagatest names it
+	Kind    string    `json:"kind"` // a kind of package sagatest
 	At      time.Time `json:"at"`
 }
 
@@ -126,7 +126,7 @@ func (w *observer) Faults() map[string][]fault {
 	return maps.Clone(w.faults)
 }
 
-// Over returns b with an observer for its deliveries.
+// Over returns a broker that records the deliveries of b in w.
 func (w *observer) Over(b broker.Broker) broker.Broker { return watchedBroker{b, w} }
 
 type watchedBroker struct {

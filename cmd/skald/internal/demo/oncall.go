@@ -19,13 +19,14 @@ const (
 	author = "skald demo"
 	// elsewhere is the source of unreadable messages.
 	elsewhere = "/elsewhere"
-	// A claim lasts 13 s here. A message that has been claimed for a second belongs to a dead service,
-	// because handlers take milliseconds. No pause between attempts is longer than claimedLeast.
+	// A claim lasts 13 s here. If a claim has less than claimedMost left, the service that claimed the
+	// message is dead, because handlers take only milliseconds. claimedLeast is longer than each pause
+	// between attempts, so a message that waits for its next attempt does not count as claimed.
 	claimedMost, claimedLeast = 12 * time.Second, 3 * time.Second
 )
 
-// unreadable returns a message about an order that no service can decode: half a payload, or with later a
-// payload of an unknown version.
+// unreadable returns a message that no service can decode, with the key of an order. It has half a payload,
+// or with later a payload of an unknown schema.
 func unreadable(kind, topic, order string, later bool) skald.Message {
 	m := skald.Message{
 		ID: rand.Text(), Source: elsewhere, Type: kind, Topic: topic, Key: []byte(order),
@@ -38,15 +39,15 @@ func unreadable(kind, topic, order string, later bool) skald.Message {
 	return m
 }
 
-// mend redrives, drops and releases messages of a consumer. It returns the number of dropped messages.
-func mend[TTx any](ctx context.Context, db store.Driver[TTx], consumer string) (dropped int, err error) {
+// repair redrives, drops and releases messages of a consumer. It returns the number of dropped messages.
+func repair[TTx any](ctx context.Context, db store.Driver[TTx], consumer string) (dropped int, err error) {
 	kept, err := store.ListParked(ctx, db, store.ParkedQuery{Consumer: consumer, Bare: true, Limit: 1000})
 	if err != nil {
 		return 0, fmt.Errorf("list the messages: %w", err)
 	}
 	var es []store.Effect
 	for i := range kept {
-		if e, ok := mending(&kept[i]); ok {
+		if e, ok := repairOf(&kept[i]); ok {
 			es = append(es, e)
 		}
 	}
@@ -62,8 +63,8 @@ func mend[TTx any](ctx context.Context, db store.Driver[TTx], consumer string) (
 	return dropped, err
 }
 
-// mending returns the operator's change to a message; some is false if the message only waits.
-func mending(p *store.Parked) (e store.Effect, some bool) {
+// repairOf returns the operator's change to a message. some is false if the message needs no change.
+func repairOf(p *store.Parked) (e store.Effect, some bool) {
 	note := &store.Audit{Author: author, Consumer: p.Consumer, Identity: p.Identity}
 	switch {
 	case p.Source == elsewhere && (p.Dead != nil || p.Last.Why != ""):
@@ -85,7 +86,7 @@ func mending(p *store.Parked) (e store.Effect, some bool) {
 	return e, false
 }
 
-// retry retries the steps of stuck sagas, whose failures are temporary.
+// retry retries the stuck steps of sagas. All their failures are injected, and so are temporary.
 func retry[TTx any](ctx context.Context, db store.Driver[TTx]) error {
 	_, err := operate.ChangeSagas(ctx, db, operate.SagaSelection{Stuck: true},
 		operate.SagaChange{Verb: operate.RetrySaga},

@@ -26,7 +26,7 @@ func TestMending(t *testing.T) {
 		{"claimed just now", "", store.Parked{Due: claimedMost + time.Second}},
 		{"due soon", "", store.Parked{Due: time.Second}},
 	} {
-		e, some := mending(&c.p)
+		e, some := repairOf(&c.p)
 		action := ""
 		if e.Audit != nil {
 			action = e.Audit.Action

@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// poisonEvery is the number of orders from one unreadable message to the next.
+	// poisonEvery is the number of orders for each unreadable message.
 	poisonEvery = 40
-	// round is the pause between two rounds of the operator.
+	// round is the pause after each round of the operator.
 	round = 250 * time.Millisecond
 )
 
-// upsets returns true if dead letters are possible.
-func (c *crew) upsets() bool {
+// deadLettersPossible returns true if the injected faults can make dead letters.
+func (c *crew) deadLettersPossible() bool {
 	rates, _ := sagatest.RatesOf(c.o.Faults) // Check has checked the name
 	return rates.HandlerGivesUp > 0
 }
 
-// poison publishes an unreadable message with the key of an order: half a payload, or a payload of an
-// unknown version. The order waits behind it until the operator drops it.
+// poison publishes an unreadable message with the key of an order. The messages of this order wait until the
+// operator drops the unreadable message.
 func (c *crew) poison(ctx context.Context, order string, n int) {
-	if !c.upsets() || n%poisonEvery != poisonEvery/2 {
+	if !c.deadLettersPossible() || n%poisonEvery != poisonEvery/2 {
 		return
 	}
 	placed := event.New(c.o.Prefix).OrderPlaced
@@ -43,7 +43,7 @@ func (c *crew) poison(ctx context.Context, order string, n int) {
 	c.poisoned.Add(int64(len(audit.Subscribers(kind, c.o.orchestrated()))))
 }
 
-// operate is the operator, until ctx is done: see mend and retry.
+// operate repairs messages and sagas as an operator would, until ctx is done.
 func (c *crew) operate(ctx context.Context) error {
 	for {
 		select {
@@ -52,10 +52,10 @@ func (c *crew) operate(ctx context.Context) error {
 		case <-time.After(round):
 		}
 		for _, name := range service.Names() {
-			n, err := c.site.mend(ctx, name, event.New(c.o.Prefix).Group(name))
+			n, err := c.site.repair(ctx, name, event.New(c.o.Prefix).Group(name))
 			c.dropped.Add(int64(n))
 			if err == nil && name == "order" {
-				_, err = c.site.mend(ctx, name, event.New(c.o.Prefix).Group(event.Tracker))
+				_, err = c.site.repair(ctx, name, event.New(c.o.Prefix).Group(event.Tracker))
 			}
 			if err == nil && name == "order" && c.o.orchestrated() {
 				err = c.site.retry(ctx)
@@ -67,29 +67,29 @@ func (c *crew) operate(ctx context.Context) error {
 	}
 }
 
-// mended returns true if no consumer has parked messages or dead letters, and all unreadable messages are
+// repaired returns true if no consumer has parked messages or dead letters, and all unreadable messages are
 // dropped.
-func (c *crew) mended(ctx context.Context) (bool, error) {
+func (c *crew) repaired(ctx context.Context) (bool, error) {
 	if c.dropped.Load() < c.poisoned.Load() {
 		return false, nil
 	}
 	for _, name := range service.Names() {
-		kept, err := c.site.keeping(ctx, name, event.New(c.o.Prefix).Group(name))
+		kept, err := c.site.countKept(ctx, name, event.New(c.o.Prefix).Group(name))
 		if kept > 0 || err != nil {
 			return false, err
 		}
 	}
-	kept, err := c.site.keeping(ctx, "order", event.New(c.o.Prefix).Group(event.Tracker))
+	kept, err := c.site.countKept(ctx, "order", event.New(c.o.Prefix).Group(event.Tracker))
 	return kept == 0, err
 }
 
-// mend repairs the messages of a service, if its database exists.
-func (s *shop[TTx]) mend(ctx context.Context, name, consumer string) (dropped int, err error) {
+// repair repairs the messages of a service, if its database exists.
+func (s *shop[TTx]) repair(ctx context.Context, name, consumer string) (dropped int, err error) {
 	home, err := s.Home(ctx, name)
 	if err != nil {
 		return 0, nil // not yet
 	}
-	if dropped, err = mend(ctx, home.Store, consumer); err != nil {
+	if dropped, err = repair(ctx, home.Store, consumer); err != nil {
 		err = fmt.Errorf("repair the messages of %s: %w", name, err)
 	}
 	return dropped, err
@@ -103,8 +103,8 @@ func (s *shop[TTx]) retry(ctx context.Context) error {
 	return retry(ctx, home.Store)
 }
 
-// keeping returns the number of parked messages and dead letters of a service.
-func (s *shop[TTx]) keeping(ctx context.Context, name, consumer string) (int64, error) {
+// countKept returns the number of parked messages and dead letters of a service.
+func (s *shop[TTx]) countKept(ctx context.Context, name, consumer string) (int64, error) {
 	home, err := s.Home(ctx, name)
 	if err != nil {
 		return 0, err

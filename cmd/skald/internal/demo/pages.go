@@ -25,7 +25,8 @@ func (s *shop[TTx]) sources(ctx context.Context) (map[string]console.Source, err
 	return out, nil
 }
 
-// pages serves the orders, and the console of the six databases. Bulk actions end when actions is done.
+// pages returns a handler for orders and for the console of the six databases. When actions is done, bulk
+// actions of the console end.
 func (c *crew) pages(actions context.Context, orders http.Handler) (http.Handler, error) {
 	all, err := c.site.sources(actions)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/skald-go/skald/rediscmd/goredis"
 )
 
-// cacheTTL is the lifetime of a run's entries in Redis. Nothing else removes them.
+// cacheTTL is the lifetime of a run's entries in Redis. skald demo remove does not delete these entries.
 const cacheTTL = time.Hour
 
-// cacheTimeout is above the default, because six services, and perhaps their databases, share two
+// cacheTimeout is longer than the default, because six services run in one process, perhaps on two
 // processors.
 const cacheTimeout = 250 * time.Millisecond
 
@@ -29,12 +29,13 @@ type Cached struct {
 	Unasked int64 `json:"unasked"`
 }
 
-// openCache returns the cache in Redis, even if Redis does not answer. It returns nil without --redis.
+// openCache returns the cache in Redis, even if Redis does not answer. It returns a nil cache without
+// --redis.
 func openCache(o *Options) (cache *rediscache.Cache, end func() error, err error) {
 	if o.Redis == "" {
 		return nil, func() error { return nil }, nil
 	}
-	logging.Disable() // the client would write to standard error by itself
+	logging.Disable() // otherwise the client writes to standard error
 	at, err := redis.ParseURL(o.Redis)
 	if err != nil || endpoint.CheckFront(o.Redis) != nil {
 		return nil, nil,
@@ -52,7 +53,7 @@ func openCache(o *Options) (cache *rediscache.Cache, end func() error, err error
 	return cache, client.Close, nil
 }
 
-// cached returns the counts of the cache; nil without one.
+// cached returns the counts of the cache, or nil without a cache.
 func (c *crew) cached() *Cached {
 	if c.cache == nil {
 		return nil

@@ -5,10 +5,10 @@ import (
 	"errors"
 )
 
-// Remove removes the objects of a run: its groups and topics, then its databases. Order's database comes
-// last, because it has the record of the run. A killed removal can be repeated. Remove first checks that
-// all objects belong to the run, and calls ask with their description. It returns one line about the
-// removed objects.
+// Remove removes the objects of a run: its groups and topics, then its databases. It removes Order's
+// database last, because that has the record of the run. So if the process is killed, another call can
+// continue. Before that, Remove checks that all objects belong to the run, and calls ask with their
+// description. It returns one line about the removed objects.
 func Remove(ctx context.Context, o Options, ask func(what string) error) (said string, err error) {
 	s, err := openSite(&o)
 	if err != nil {

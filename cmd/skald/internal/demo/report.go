@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/examples/shop/audit"
 )
 
-// Report is the result of a run. Orders, written messages and handled messages are counted in the
-// databases. The process that ended the run counts the rest.
+// Report is the result of a run. The numbers of orders, written messages and handled messages come from the
+// databases. The other numbers are those of the process that ended the run.
 type Report struct {
 	OK         bool              `json:"ok"`
 	Store      string            `json:"store"`
@@ -20,14 +20,14 @@ type Report struct {
 	Seconds    float64           `json:"seconds"`
 	Orders     Orders            `json:"orders"`
 	Messages   Messages          `json:"messages"`
-	Sagas      *audit.Sagas      `json:"sagas,omitempty"` // of --style orchestrated; nil without it
-	Cache      *Cached           `json:"cache,omitempty"` // of --redis; nil without it
+	Sagas      *audit.Sagas      `json:"sagas,omitempty"` // nil unless --style is orchestrated
+	Cache      *Cached           `json:"cache,omitempty"` // nil without --redis
 	Faults     map[string]int64  `json:"faults"`
 	Invariants []audit.Invariant `json:"invariants"`
 
 	Story   []string `json:"-"` // of one order
-	Again   bool     `json:"-"` // the run had ended earlier
-	Remains string   `json:"-"` // the objects that remain
+	Again   bool     `json:"-"` // an earlier process ended the run
+	Remains string   `json:"-"` // the databases, topics and groups that the run leaves
 }
 
 // Orders counts the orders of a run.
@@ -37,9 +37,9 @@ type Orders struct {
 	Cancelled int `json:"cancelled"`
 }
 
-// Messages counts the messages of a run: written to outboxes, published, delivered, dropped as duplicates,
-// and handled. Of the handled ones, some were rejected, or were parked before. Dead letters were redriven,
-// or dropped as unreadable. Barred counts payments and reservations that were undone before they were done.
+// Messages counts the messages of a run. Written messages are in the outboxes, and Delivered includes
+// Duplicates. Handled includes Rejected. Redriven and Dropped count the changes of the operator to dead
+// letters. Barred counts payments and reservations that were undone before they were done.
 type Messages struct {
 	Written    int   `json:"written"`
 	Published  int64 `json:"published"`
@@ -56,7 +56,7 @@ type Messages struct {
 	UnknownSettled int64 `json:"unknown_settled"`
 }
 
-// report runs the auditor, after nothing moves any more.
+// report runs the auditor after all work is done, and returns the report.
 func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) {
 	dbs, err := c.site.Read(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *crew) report(ctx context.Context, took time.Duration) (*Report, error) 
 	}
 	faults := c.faults.Counts()
 	maps.Copy(faults, c.moods.Counts())
-	maps.Copy(faults, c.manner.Counts())
+	maps.Copy(faults, c.mailMoods.Counts())
 	return &Report{
 		OK: audit.OK(found), Store: c.site.URL(), Broker: c.bus.URL, Seed: c.o.Seed,
 		Seconds: float64(took.Milliseconds()) / 1000,

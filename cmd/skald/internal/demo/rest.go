@@ -11,9 +11,9 @@ import (
 const (
 	lookFirst = 20 * time.Millisecond
 	lookMost  = 250 * time.Millisecond
-	// patience is how long the databases may stay unchanged before the run counts as stuck, in looks of
-	// lookMost each. On a busy machine looks take longer. A restart of a broker may take most of it. Many
-	// runs without a safeguard end by this limit.
+	// patience is the time without a change in the databases after which the run counts as stuck. It counts
+	// only the pauses between two reads, so a busy machine gets more time. The restart of a broker may take
+	// most of it. sabotagedPatience is short, because many runs without a safeguard get stuck.
 	patience          = 2 * time.Minute
 	sabotagedPatience = 4 * time.Second
 	// multiplied is the number of rows per order at which a run counts as a runaway. With all safeguards a
@@ -21,8 +21,8 @@ const (
 	multiplied = 20
 )
 
-// rest waits until all orders have ended and all messages are handled, or until the databases have not
-// changed for too long. The auditor then finds the reason.
+// rest waits until all orders have ended and all messages are handled. It also returns if the databases have
+// not changed for too long: then the auditor will report the broken promises.
 func (c *crew) rest(ctx context.Context) error {
 	dbs, err := c.site.Read(ctx)
 	if err != nil {
@@ -58,8 +58,8 @@ func (c *crew) rest(ctx context.Context) error {
 	}
 }
 
-// runaway returns true if duplicates cause more duplicates than the run can handle. The auditor then has
-// enough evidence.
+// runaway returns true if duplicates cause more duplicates without an end. The databases then have enough
+// evidence for the auditor.
 func (c *crew) runaway(now audit.Tally) bool {
 	return c.o.Sabotage != "" && now.Written > multiplied*c.o.Orders
 }
@@ -78,7 +78,7 @@ func (c *crew) over(ctx context.Context, dbs map[string]table.DB, now audit.Tall
 	if err != nil {
 		return true, err
 	}
-	return c.mended(ctx)
+	return c.repaired(ctx)
 }
 
 func (c *crew) progress(t audit.Tally) {

@@ -1,4 +1,4 @@
-// This file removes one safeguard from the services, to show the promises that it protects.
+// This file removes one safeguard from the services, to show which promises break without it.
 
 package demo
 
@@ -29,8 +29,8 @@ func names() []string {
 	return []string{noMark, checkThenAct, ackFirst, idCursor, createdAt, dualWrite}
 }
 
-// check returns a usage error for an unknown safeguard, or one that does not apply to the store. An empty
-// name is no error.
+// check returns a usage error if the safeguard is unknown or does not apply to the store. An empty name is no
+// error.
 func check(name, store string) error {
 	switch {
 	case name != "" && !slices.Contains(names(), name):
@@ -44,16 +44,16 @@ func check(name, store string) error {
 	return nil
 }
 
-// lack is the safeguard that the shop is missing.
+// lack is the safeguard that the run leaves out.
 type lack struct {
-	name string // empty if all are present
+	name string // empty if the run has all safeguards
 	sql  map[string]string
 
 	mu     sync.Mutex
 	polled map[string]*polled // by service, for the cursors
 }
 
-// newSabotage returns the lack of this safeguard; "" removes none.
+// newSabotage returns the lack of the safeguard with this name. The name may be "".
 func newSabotage(name string) (*lack, error) {
 	statements, err := table.Statements(queries)
 	if err != nil {
@@ -62,8 +62,8 @@ func newSabotage(name string) (*lack, error) {
 	return &lack{name: name, sql: statements, polled: map[string]*polled{}}, nil
 }
 
-// without removes the safeguard from the database or the broker of a service. customers reports that its
-// handlers serve customers, not messages.
+// without returns the database and the broker of a service without the safeguard. customers is true for the
+// session that serves customers, and false for the session that handles messages.
 func without[TTx any](l *lack, service string, customers bool, home table.Home[TTx],
 	b broker.Broker) (table.Home[TTx], broker.Broker) {
 	switch l.name {

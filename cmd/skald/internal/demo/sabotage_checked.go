@@ -6,8 +6,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// checked is a driver that checks for a mark, lets the handler commit, and then sets the mark, as many
-// tutorials do. A duplicate that arrives in between finds no mark, either.
+// checked is a driver that checks for a mark, commits the handler's transaction, and only then writes the
+// mark. Many tutorials do the same. A duplicate that arrives before the mark is written is handled again.
 type checked[TTx any] struct{ store.Driver[TTx] }
 
 func (d *checked[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
@@ -41,11 +41,11 @@ type checkedUnit[TTx any] struct {
 func (u *checkedUnit[TTx]) Found() store.Found {
 	f := u.Unit.Found()
 	f.Marks = u.found
-	f.Follows = false // its marks are set after the commit
+	f.Follows = false // the marks are written after the commit
 	return f
 }
 
-// Commit commits, then sets the marks. A failure in between causes a complete retry.
+// Commit commits the transaction, then writes the marks. If writing fails, the message is handled again.
 func (u *checkedUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
 	if err := u.Unit.Commit(ctx, es...); err != nil {
 		return err

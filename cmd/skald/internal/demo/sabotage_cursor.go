@@ -10,29 +10,29 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// polling is a driver for a relay that reads "the rows with a larger value than the last one seen", as most
-// pollers do. It misses a row whose transaction drew its value early and committed late. At each tick it
-// stores the largest visible value. It returns only those rows of a window that are above the value of its
-// base.
+// polling is a driver for a relay that reads only rows with a larger value than the last row, as most
+// pollers do. So it misses a row if the row's transaction takes its value early and commits late. At each
+// tick, polling records the largest visible value. Of a window of rows it returns only those above the value
+// at the begin of the window.
 type polling[TTx any] struct {
 	store.Driver[TTx]
 	db     table.DB
 	by     polledBy
 	polled *polled
-	holds  bool // holds transactions of customers open after they drew their values
+	holds  bool // keep some transactions of customers open after they took their values
 }
 
 // polledBy has the value that a poller compares.
 type polledBy struct {
 	largest string                               // the statement for the largest committed value
-	drawn   func(context.Context) (int64, error) // at least the value of each written row
+	drawn   func(context.Context) (int64, error) // an upper bound of the values that were taken so far
 	value   func(store.Row) int64                // the value of a row
 }
 
 func bySeq(r store.Row) int64  { return r.Seq }
 func byTime(r store.Row) int64 { return r.Time.UnixMicro() }
 
-// polled has the values that were seen in one service's database, by all sessions of the service.
+// polled has the values that the relays of one service saw in its database, in all sessions of the service.
 type polled struct {
 	mu      sync.Mutex
 	seen    map[string]int64 // the largest values by tick
@@ -45,7 +45,7 @@ func newPolled() *polled {
 	return &polled{seen: map[string]int64{}, grown: make(chan struct{})}
 }
 
-// number returns a function that reads a number by a statement.
+// number returns a function that runs a statement and returns its number.
 func number(db table.DB, statement string) func(context.Context) (int64, error) {
 	return func(ctx context.Context) (n int64, err error) {
 		if err := db.QueryRow(ctx, statement).Scan(&n); err != nil {
@@ -68,7 +68,8 @@ func (p *polled) saw(tip string, largest int64) {
 	}
 }
 
-// at returns the largest value at a tick; 0 for the beginning, or for a tick of an earlier run.
+// at returns the largest value at a tick. It returns 0 for the first tick, or for a tick of an earlier
+// process.
 func (p *polled) at(tick string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +84,7 @@ func (p *polled) fourth() bool {
 	return p.writes%4 == 0
 }
 
-// beyond waits until a relay has seen a larger value, at most longOpen.
+// beyond waits until a relay has seen a value above value, for at most longOpen.
 func (p *polled) beyond(ctx context.Context, value int64) {
 	ctx, stop := context.WithTimeout(ctx, longOpen)
 	defer stop()
@@ -104,7 +105,7 @@ func (p *polled) beyond(ctx context.Context, value int64) {
 
 const longOpen = time.Second
 
-// look stores the largest value for the tick that do returns.
+// look calls do, and records for the tick that do returns the largest value before the call.
 func (d *polling[TTx]) look(ctx context.Context, do func() (tip string, err error)) error {
 	var largest int64
 	if err := d.db.QueryRow(ctx, d.by.largest).Scan(&largest); err != nil {
@@ -149,7 +150,7 @@ func (d *polling[TTx]) Pull(ctx context.Context, w store.Window, limit int) (sto
 	}
 }
 
-// Write keeps some transactions open after they drew their values, until a relay has seen a larger value.
+// Write keeps every fourth transaction open after it took its value, until a relay has seen a larger value.
 // On a busy database this happens by chance.
 func (d *polling[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect) error {
 	err := d.Driver.Write(ctx, tx, es...)

@@ -27,7 +27,7 @@ func (s *shop[TTx]) session(ctx context.Context, name string, session *sagatest.
 	return service.New(name, home, c.watch.Over(b), c.options(name))
 }
 
-// upsetting has the tables of a service, with random failures of statements in handlers.
+// upsetting has the tables of a service. Its Exec fails at random in handlers.
 type upsetting struct {
 	table.DB
 	session *sagatest.Faults

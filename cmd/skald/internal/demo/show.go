@@ -8,8 +8,9 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
-// Show returns the story of one order of a run from its databases: each message, its row, and each mark
-// with the file of its handler. For an observed order it includes repeats and injected faults.
+// Show returns the story of one order of a run, from the databases: each message with its row in the outbox,
+// and each mark with the file of the handler. For one of the first orders the story also has the repeated
+// deliveries and the injected faults.
 func Show(ctx context.Context, o Options, order string) (lines []string, err error) {
 	s, err := openSite(&o)
 	if err != nil {

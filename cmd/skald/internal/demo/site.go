@@ -32,20 +32,20 @@ type site interface {
 	moves(ctx context.Context, order string) ([]gateway.Moved, error)
 	// wishes returns the customers' interface of the Order service.
 	wishes(s place.Service) (wishes, error)
-	// mend repairs the messages of a service. It returns the number of dropped messages.
-	mend(ctx context.Context, name, consumer string) (dropped int, err error)
+	// repair redrives, drops and releases messages of a service. It returns the number of dropped messages.
+	repair(ctx context.Context, name, consumer string) (dropped int, err error)
 	// retry retries the steps of stuck sagas.
 	retry(ctx context.Context) error
-	// keeping returns the number of parked messages and dead letters of a service.
-	keeping(ctx context.Context, name, consumer string) (int64, error)
+	// countKept returns the number of parked messages and dead letters of a service.
+	countKept(ctx context.Context, name, consumer string) (int64, error)
 	// sources returns the databases of the services for a console.
 	sources(ctx context.Context) (map[string]console.Source, error)
-	// book returns the ledger of the run that created these databases; nil if there is none. If other
-	// objects are there, it returns a *cli.ForeignError.
+	// book returns the ledger of the run that created these databases. It returns nil if the databases do not
+	// exist, and a *cli.ForeignError if they have only objects of other programs.
 	book(ctx context.Context) (*ledger, error)
 	// claim creates the ledger, before any other object.
 	claim(ctx context.Context, e *entry) (*ledger, error)
-	// The playground implements the methods below.
+	// The methods below are those of playground.
 	Lock(ctx context.Context) (release func(), err error)
 	URL() string
 	Remains() string

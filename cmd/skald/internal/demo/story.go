@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// story returns the story of one order of the finished run; nil if there is no interesting order.
+// story returns the story of one order of the finished run, or nil if the run has no orders.
 func (c *crew) story(ctx context.Context, dbs map[string]table.DB,
 	found []audit.Invariant) ([]string, error) {
-	id, title, err := hero(ctx, dbs["order"], found, c.watch)
+	id, title, err := storyOrder(ctx, dbs["order"], found, c.watch)
 	if err != nil || id == "" {
 		return nil, err
 	}
@@ -23,7 +23,7 @@ func (c *crew) story(ctx context.Context, dbs map[string]table.DB,
 	return append([]string{title}, one.Lines()...), nil
 }
 
-// kept returns the stored data of an order; without chapters if there are none.
+// kept returns the stored data of an order. Its Chapters are empty if the order does not exist.
 func kept(ctx context.Context, s site, dbs map[string]table.DB, order string) (one storyBook, err error) {
 	if one.Chapters, err = audit.Story(ctx, dbs, order); err == nil && len(one.Chapters) > 0 {
 		one.Moves, err = s.moves(ctx, order)

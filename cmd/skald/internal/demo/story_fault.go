@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/sagatest"
 )
 
-// words describes the fault f of a message of this type.
+// words describes the fault f that was injected into a message of this type.
 func words(f fault, typ string) string {
 	switch f.Kind {
 	case sagatest.PublishFailed:
@@ -45,7 +45,7 @@ func words(f fault, typ string) string {
 	return f.Service + ": another fault"
 }
 
-// file returns the file of the code that the fault f hit: the relay, or a handler.
+// file returns the source file in which the fault f was injected: that of the relay, or that of a handler.
 func file(f fault) string {
 	if f.Kind == sagatest.PublishFailed || f.Kind == sagatest.PublishUnknown {
 		return "relay/publish.go"

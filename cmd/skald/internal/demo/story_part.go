@@ -22,8 +22,8 @@ type storyBook struct {
 	Orchestrated bool            // the shop's style
 }
 
-// Lines returns the story: each row and mark in the databases, each observed repeat, and each injected
-// fault.
+// Lines returns the story, in lines: each row and mark in the databases, each observed repeat, and each
+// injected fault.
 func (s *storyBook) Lines() (lines []string) {
 	for _, ch := range s.Chapters {
 		lines = append(lines, s.chapter(ch)...)
@@ -36,7 +36,7 @@ func (s *storyBook) chapter(ch audit.Chapter) []string {
 	indent := strings.Repeat("  ", ch.Depth)
 	lines := []string{line(ch.At, "%s%s writes %s: row %d of its outbox, message %s", indent, ch.Service,
 		ch.Type, ch.Row, ch.ID)}
-	var behind []string // each begins with its time
+	var behind []string // lines that begin with their time
 	for _, t := range ch.Taken {
 		reason := ""
 		if t.Reason != "" {
@@ -66,7 +66,7 @@ func (s *storyBook) chapter(ch audit.Chapter) []string {
 	return lines
 }
 
-// again returns the services that received a message repeatedly, as "order, payment ×2", and the time of
+// again returns the services that received a message repeatedly, such as "order, payment ×2", and the time of
 // the first repeat.
 func again(repeats []repeat, message string) (first time.Time, services string) {
 	var names []string
@@ -100,7 +100,7 @@ func line(at time.Time, format string, args ...any) string {
 	return at.UTC().Format(clock) + "  " + fmt.Sprintf(format, args...)
 }
 
-// outside returns the lines about the payment gateway, which has no tables of Skald.
+// outside returns the lines about the transfers of the payment gateway. The gateway does not use Skald.
 func outside(moves []gateway.Moved) (lines []string) {
 	for _, m := range moves {
 		lines = append(lines,

@@ -10,10 +10,10 @@ import (
 	"github.com/skald-go/skald/examples/shop/table"
 )
 
-// hero selects the order for the story from Order's database. It prefers the first order that the auditor
-// names for a broken promise, then an order with repeats, then any observed order. Among equal orders it
-// selects the first of the query Interesting. hero returns "" if there are no orders.
-func hero(ctx context.Context, db table.DB, found []audit.Invariant,
+// storyOrder selects the order for the story from Order's database. It prefers the first order with a broken
+// promise, then an order with repeated deliveries, then any observed order. Among equal orders it selects the
+// first one of the query Interesting. It returns "" if there are no orders.
+func storyOrder(ctx context.Context, db table.DB, found []audit.Invariant,
 	w *observer) (id, title string, err error) {
 	statements, err := table.Statements(queries)
 	if err != nil {
@@ -51,7 +51,7 @@ func score(w *observer, order, victim string) int {
 	return 1
 }
 
-// victim returns the first order that the auditor names for a broken promise; "" if there is none.
+// victim returns the first order with a broken promise, or "" if there is none.
 func victim(found []audit.Invariant) string {
 	named := regexp.MustCompile(`order ([A-Z2-7]{26})\b`)
 	for _, one := range found {
