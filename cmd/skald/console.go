@@ -28,8 +28,8 @@ with a dry run and is recorded in skald_audit. The console stores nothing itself
 the same pages with package console.
 
 The printed URL has a token that opens one session. Only that session on this machine has access, with
-all rights. The audit names the session. A bulk action ends with this process; another console or the
-same command continues it.`
+all rights. The audit names the session. A bulk action stops when this process ends; another console or
+the same command continues it.`
 
 func consoleCommand(errs io.Writer) *cobra.Command {
 	var stores, schemas []string

@@ -26,13 +26,13 @@ import (
 const smallHeap = 50
 
 const demoAbout = `Runs the six services of a shop in this process, places orders and injects faults. When all orders
-have ended, an auditor checks every promise from the databases of the services alone.
+have ended, an auditor reads only the databases of the services, and checks every promise.
 
 If the process is killed, the same command with the same --dir or --prefix continues. A second demo
 with the same folder or prefix is refused with exit code 5.
 
 --keep leaves the services running after the verdict, without faults and with all safeguards. Standard
-error then has the addresses for orders and of the console. A signal ends them.
+error then has the URLs for orders and of the console. A signal stops the services.
 
 The exit code is 0 if all promises are kept, else 8. --sabotage removes a safeguard, so promises break:
 the exit code is 8, or 1 if the auditor finds nothing.

@@ -23,8 +23,8 @@ of the quarantine, steps and ended sagas. Relays do this by themselves, and so d
 (inbox.Options.Retention.Keep). Use the command if neither runs, or with --dry-run to see the numbers.
 Rows that another process has locked remain until the next run; the command reports them.
 
-If the new retention is shorter than the last one, the command asks first: without its mark, a
-redelivered message is handled again. It needs the rights of a relay, and INSERT on skald_audit.
+If the new retention is shorter than the last one, the command asks first: it deletes marks, and without
+its mark a redelivered message is handled again. It needs the rights of a relay, and INSERT on skald_audit.
 --dry-run counts each row, which takes seconds for 10⁷ rows.`
 
 // maintainer is the part of a store that the command needs.

@@ -17,12 +17,12 @@ import (
 )
 
 const adoptGroupAbout = `Assigns a consumer group at the broker to this database. Kafka and NATS record the database of each
-group and refuse the consumers of any other: they would take its messages away. A restored pg_dump or a
-database after pg_upgrade counts as another database.
+group. They refuse consumers of another database, because two databases would each get only a part of the
+messages. A restored pg_dump and a database after pg_upgrade count as another database.
 
-The log of the refused consumer names the present database of the group: give it as --from. Stop the
-consumers of that database first. The consumer then starts at its checkpoints, or at the oldest retained
-message if it has none.`
+The log of the refused consumer has the ID of the group's present database: give that ID as --from. Stop
+the consumers of that database first. The consumer then starts at its checkpoints. Without checkpoints, it
+starts at the oldest retained message.`
 
 type groupAdoption struct {
 	operate.Order
@@ -85,7 +85,7 @@ func (a *groupAdoption) run(c *cobra.Command, out io.Writer) error {
 	})
 }
 
-// tell prints the new owner of the group.
+// tell prints the result: the ID of this database, which now owns the group.
 func (a *groupAdoption) tell(ctx context.Context, out io.Writer, db operate.AdoptStore) error {
 	if a.asJSON {
 		return json.NewEncoder(out).Encode(map[string]any{"consumer": a.consumer, "adopted_from": a.from,

@@ -30,8 +30,8 @@ import (
 
 const importAbout = `Marks messages as finished without handling them, from a deduplication table of your own. Each line of
 the file is a message: a JSON object or, in a .csv file, values under a line of names. The names are id,
-source (default: --source) and, if known, fingerprint as in skald_keys. Other names are ignored. The
-retention of the marks begins now.
+source (default: --source) and, if known, fingerprint as in skald_keys. Other names are ignored. Marks
+are kept for their retention from now on.
 
 A line may have the answer for duplicates. For an idempotent endpoint (--consumer http:NAME) the id is
 the key, the source is the tenant, and the answer is code, body and headers (a JSON object). For once.Do
@@ -90,7 +90,7 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-// keeping sets the retention of each message of list.
+// keeping returns list with the retention keep for each message.
 func keeping(list iter.Seq2[inbox.Finished, error], keep time.Duration) iter.Seq2[inbox.Finished, error] {
 	return func(yield func(inbox.Finished, error) bool) {
 		for one, err := range list {
@@ -101,7 +101,7 @@ func keeping(list iter.Seq2[inbox.Finished, error], keep time.Duration) iter.Seq
 	}
 }
 
-// importInto marks the messages of list, or with dry counts them.
+// importInto marks the messages of list. If dry is true, it only counts them.
 func importInto(ctx context.Context, k knower, consumer, by, reason string, dry bool,
 	list iter.Seq2[inbox.Finished, error]) (inbox.Imported, error) {
 	if dry {
@@ -116,7 +116,8 @@ func importInto(ctx context.Context, k knower, consumer, by, reason string, dry 
 	return inbox.Imported{}, fmt.Errorf("%T does not support an import", k)
 }
 
-// lookedUp counts the messages that an import would mark. It cannot count messages that are too old.
+// lookedUp counts the messages that an import would mark. The count may include messages that the import
+// would leave out because they are too old.
 func lookedUp(ctx context.Context, k knower, consumer string,
 	list iter.Seq2[inbox.Finished, error]) (done inbox.Imported, err error) {
 	var ids []store.Identity
@@ -159,7 +160,7 @@ func tellImported(out io.Writer, done inbox.Imported, dry, asJSON bool) error {
 	return err
 }
 
-// finishedIn reads a file of finished messages, line by line.
+// finishedIn opens a file of finished messages. list reads it line by line. end closes the file.
 func finishedIn(path string, in io.Reader, consumer,
 	source string) (list iter.Seq2[inbox.Finished, error], end func(), err error) {
 	if path == "-" {
@@ -179,7 +180,7 @@ func finishedIn(path string, in io.Reader, consumer,
 	return objects(file, consumer, source), end, nil
 }
 
-// objects reads a sequence of JSON objects.
+// objects reads finished messages from a sequence of JSON objects.
 func objects(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, error] {
 	return func(yield func(inbox.Finished, error) bool) {
 		dec := json.NewDecoder(from)
@@ -187,7 +188,7 @@ func objects(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, 
 			o := struct {
 				Source      string      `json:"source"`
 				ID          string      `json:"id"`
-				Fingerprint json.Number `json:"fingerprint"` // a number, or a number as text
+				Fingerprint json.Number `json:"fingerprint"` // json.Number also accepts a number in quotes
 				answered
 			}{Source: source}
 			var raw json.RawMessage
@@ -212,7 +213,7 @@ func objects(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, 
 	}
 }
 
-// values reads CSV under a line of names.
+// values reads finished messages from CSV. The first line has the names of the columns.
 func values(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, error] {
 	return func(yield func(inbox.Finished, error) bool) {
 		r := csv.NewReader(from)
@@ -260,7 +261,7 @@ func printOf(text string) (int64, error) {
 	return n, nil
 }
 
-// placed adds the position in the file to the error of a line.
+// placed adds the position in the file to the error of a line. The position is the unit and the number n.
 func placed(one inbox.Finished, err error, what string, n int) error {
 	if err == nil && one.ID == "" {
 		err = errors.New("it has no id")

@@ -14,12 +14,12 @@ import (
 	"github.com/skald-go/skald/once"
 )
 
-// answered is the answer of a line that is imported.
+// answered is the answer in one line of an imported file.
 type answered struct {
 	Code    int                `json:"code"`
 	Body    *string            `json:"body"`
 	Headers map[string]oneMany `json:"headers"`
-	Refused string             `json:"refused"` // the reason of a final refusal; empty if there was none
+	Refused string             `json:"refused"` // the reason of a final refusal; empty without a refusal
 }
 
 // oneMany is one or several values of a header.
@@ -34,8 +34,8 @@ func (m *oneMany) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(m))
 }
 
-// onto adds the answer of the line to one, if it has an answer. For an endpoint it sets the ID to the key
-// as the endpoint stores it.
+// onto adds the answer, if there is one, to the finished message one. For the consumer of an HTTP endpoint,
+// it also converts the ID to the form in which package httpidem stores an idempotency key.
 func (a *answered) onto(one *inbox.Finished, consumer string) (err error) {
 	endpoint := strings.HasPrefix(consumer, httpidem.Scope(""))
 	if endpoint && one.ID != "" {
@@ -83,7 +83,7 @@ func (a *answered) ofEndpoint() (*once.Answer, error) {
 	return &kept, err
 }
 
-// answeredIn adds the answer of a line of CSV to one.
+// answeredIn adds the answer in a line of CSV to the finished message one.
 func answeredIn(names, line []string, one *inbox.Finished, consumer string) error {
 	var a answered
 	column := func(name string) (string, bool) {

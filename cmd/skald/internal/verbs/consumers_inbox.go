@@ -1,4 +1,4 @@
-// This file has the commands skald inbox, on messages at consumers, and skald consumer, on consumers.
+// This file has the commands skald inbox (messages at consumers) and skald consumer (consumers).
 
 package verbs
 
@@ -51,8 +51,8 @@ type knower interface {
 	Check(ctx context.Context, as store.Role) error
 }
 
-// withKnower opens the store of the flags for the duration of f. With look it needs no right to write, as
-// in a dry run.
+// withKnower calls f with the store that the flags select, and closes the store afterwards. If look is true,
+// it does not check the rights to write: a dry run does not need them.
 func withKnower(c *cobra.Command, schema string, look bool, f func(context.Context, knower) error) error {
 	if look {
 		return unchecked(c, schema, f)
@@ -65,7 +65,7 @@ const statusAbout = `Counts the messages in quarantine by consumer and reason, w
   conflict   a different payload was handled under the same source and id
   too old    older than the retention of marks, so it may have been handled before
 
-They block no other message. skald inbox admit delivers them.`
+Messages in quarantine block no other message. skald inbox admit delivers them.`
 
 func statusCommand(out io.Writer) *cobra.Command {
 	var schema string
@@ -98,8 +98,8 @@ func statusCommand(out io.Writer) *cobra.Command {
 }
 
 const admitAbout = `Delivers messages in quarantine to their consumers, once each, within seconds. A message that is too
-old may have been handled before. A message in conflict is handled in addition to the other one with
-its id. Look at it first with skald inbox show.`
+old may have been handled before. A message in conflict is handled in addition to the other message with
+its id. Check the message first with skald inbox show.`
 
 func admitCommand(out, errs io.Writer) *cobra.Command {
 	var schema, why string

@@ -15,9 +15,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const missedAbout = `Acknowledges messages that the broker removed before a consumer read them, by retention or a purge: for
-example, after the producer has sent them again. The command lists them first. skald doctor does not
-report them afterwards. Later losses are reported again.`
+const missedAbout = `Acknowledges the loss of messages that the broker removed before a consumer read them, by retention or a
+purge. Run the command after the producer has published them again, for example. It lists them first.
+Afterwards skald doctor does not report these losses, but it reports later losses.`
 
 type acknowledging struct {
 	schema, consumer, reason, by string
@@ -90,7 +90,7 @@ func (a *acknowledging) run(ctx context.Context, out, errs io.Writer, db operate
 	return err
 }
 
-// choose returns the losses of the selected consumer. There is at least one.
+// choose returns the losses of the selected consumer. It returns an error if there are none.
 func (a *acknowledging) choose(notes []store.Audit) (chosen []store.Audit, err error) {
 	var names []string
 	for _, n := range notes {

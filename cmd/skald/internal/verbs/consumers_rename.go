@@ -18,9 +18,9 @@ const renameAbout = `Moves all records of a consumer to a new name in one transa
 controls, parked messages, dead letters, quarantine, steps, floors and types. The old group at the
 broker remains.
 
-Stop all processes of the consumer first. The command refuses if a process of either name was alive
-within 3 minutes, if the new name has records, and on RabbitMQ and NATS if the broker has messages for
-the old name. It needs the role that migrates.`
+Stop all processes of the consumer first. The command fails if a process of either name sent a heartbeat
+within the last 3 minutes, or if the new name has records. On RabbitMQ and NATS it also fails if the broker
+has messages for the old name. It needs the role that migrates.`
 
 type renaming struct {
 	schema, reason, by string
@@ -54,7 +54,7 @@ func (r *renaming) run(c *cobra.Command, out, errs io.Writer, was, is string) er
 	if err != nil {
 		return err
 	}
-	var at operate.LagReader // Kafka keeps messages for every group
+	var at operate.LagReader // nil for Kafka, which stores the same messages for all groups
 	if redacted(url) != "kafka" {
 		b, err := dial()
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 const rewindAbout = `Makes a consumer read a topic again from a point in time. The command sets back the positions of the
-partitions in the consumer's database. Running consumers notice within seconds and start there.
+partitions in the consumer's database. Running consumers read from there within seconds.
 
 A message with a mark is dropped as a duplicate. A message without a mark is handled or, if it is older
 than the retention of marks, quarantined. The broker must be Kafka or NATS (docs/brokers.md).`
@@ -121,7 +121,7 @@ func (r *rewinding) find(ctx context.Context, url string, at time.Time) ([]broke
 	return places, err
 }
 
-// redacted returns the kind of a broker, without the rest of its URL, which may have a password.
+// redacted returns the scheme of a broker's URL, for error texts. The rest of the URL may have a password.
 func redacted(url string) string {
 	kind, _, _ := strings.Cut(url, ":")
 	return kind

@@ -1,4 +1,4 @@
-// This file opens the database of a URL, to use its stores or to create the tables.
+// This file opens the database at a URL, to use its stores or to create the tables.
 
 package verbs
 
@@ -13,28 +13,28 @@ import (
 
 // Database is a database with or without Skald's tables. It opens no connection before it needs one.
 type Database interface {
-	// Script returns the SQL that creates the tables.
+	// Script returns the SQL that creates all tables.
 	Script() (string, error)
 	// Pending returns the migrations that are not applied yet. It changes nothing.
 	Pending(ctx context.Context) ([]string, error)
 	// Migrate applies the pending migrations.
 	Migrate(ctx context.Context) ([]string, error)
-	// Stores returns the sources of relays, one for each schema, over one pool. If the database or the only
-	// schema does not exist, the error wraps cli.ErrNone.
+	// Stores returns one source for each schema; all share one pool. The error wraps cli.ErrNone if the
+	// database or the only schema does not exist.
 	Stores(ctx context.Context, r Rooms) (s []relay.Source, done func(), err error)
 }
 
-// Rooms selects the schemas of a database for one process, and its connections.
+// Rooms has the settings of Stores: the schemas, the connections, and how relays read the outbox.
 type Rooms struct {
 	Schemas     []string // empty means the default
 	Connections int
 	Keep        store.Retention
-	Listen      string // the connection for notifications of writes; empty means none
+	Listen      string // the URL of the connection for notifications of writes; empty means none
 	WAL         bool   // read commits from a replication slot
-	Slot        string // empty means the default
-	ReadBy      string // the slot of another reader of the outbox; empty means none
-	Publication string // of that reader
-	TrustSlot   bool   // that slot has every row
+	Slot        string // the name of that replication slot; empty means the default
+	ReadBy      string // the replication slot from which Debezium reads the outbox; empty means none
+	Publication string // the publication that Debezium reads
+	TrustSlot   bool   // assume that the slot of ReadBy has every row
 }
 
 // Open returns the database of a URL. An empty schema means the default.

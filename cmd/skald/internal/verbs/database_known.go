@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// known returns an error if a database has no data of a consumer. An empty result would hide that the name
-// is misspelt. An empty name is no error.
+// known returns an error if a database has no data of a consumer. Otherwise a command would print an empty
+// list for a misspelt name. An empty name is no error.
 func known(ctx context.Context, db store.StatusReader, consumer string) error {
 	if consumer == "" {
 		return nil
@@ -33,7 +33,7 @@ func known(ctx context.Context, db store.StatusReader, consumer string) error {
 	return unknown("consumer", consumer, all)
 }
 
-// unknown returns the error for a name that does not exist, with the names that do.
+// unknown returns the error for a name that does not exist. It lists all existing names.
 func unknown(what, name string, all []string) error {
 	slices.Sort(all)
 	text := fmt.Sprintf("this database has no %s %q", what, name)

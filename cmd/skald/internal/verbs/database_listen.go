@@ -10,7 +10,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// listen returns a listener for writes to all schemas, over one connection.
+// listen returns a runner that listens for writes to all schemas, over one connection, and notifies the
+// relays.
 func listen(url string, all []relay.Source, log *slog.Logger) (skald.Runner, error) {
 	stores := make([]*pgstore.Store, len(all))
 	for i, one := range all {

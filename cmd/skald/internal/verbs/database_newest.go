@@ -10,12 +10,12 @@ type newest[T any] struct {
 	list  []T
 }
 
-// newestBy returns an empty collection. order is below 0 if a is older than b.
+// newestBy returns an empty collection. order returns a negative number if a is older than b.
 func newestBy[T any](limit int, order func(a, b *T) int) *newest[T] {
 	return &newest[T]{limit: limit, order: order}
 }
 
-// add counts one, and drops the oldest records from time to time.
+// add adds one to the collection. From time to time it drops the oldest records above the limit.
 func (n *newest[T]) add(one T) {
 	n.all++
 	if n.list = append(n.list, one); n.limit > 0 && len(n.list) >= 2*n.limit+1000 {

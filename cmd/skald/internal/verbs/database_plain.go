@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
 )
 
-// plain opens a PostgreSQL database that may lack Skald's tables.
+// plain opens a PostgreSQL database for foreign tables. It does not need Skald's tables.
 func plain(ctx context.Context, db Database, connections int) (*sql.DB, func(), error) {
 	s, ok := db.(Server)
 	if !ok {

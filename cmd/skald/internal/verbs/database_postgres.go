@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	leastConnections   = 2 // emptying a slot occupies one of them, and the lease needs another
+	leastConnections   = 2 // deleting old rows occupies one connection, and the leases need another
 	defaultConnections = 4
 )
 
@@ -24,7 +24,7 @@ const (
 type Server struct {
 	Config         *pgxpool.Config
 	schema, source string
-	bounded        bool // by the URL, which has pool_max_conns
+	bounded        bool // the URL has pool_max_conns
 }
 
 func newServer(at, schema, source string) (Database, error) {
@@ -50,7 +50,7 @@ func (s Server) Script() (string, error) {
 	return "BEGIN;\n" + text + "COMMIT;\n", err
 }
 
-// Steps returns the migrations as separate scripts.
+// Steps returns the migrations, each as its own script.
 func (s Server) Steps() ([]pgstore.Step, error) { return pgstore.Steps(s.options()) }
 
 func (s Server) Pending(ctx context.Context) ([]string, error) { return s.with(ctx, pgstore.Pending) }
@@ -81,8 +81,8 @@ func (s Server) Resize(ctx context.Context, rows int) ([]string, error) {
 	return pgstore.Resize(ctx, pool, &pgstore.ResizeOptions{Schema: s.schema, Outbox: rows})
 }
 
-// Console returns a source for the console. It succeeds if the server does not answer: the pages show the
-// error.
+// Console returns a source for the console. It also succeeds if the server does not answer, and the pages
+// then show the error.
 func (s Server) Console(ctx context.Context, typed string) (out console.Source, end func(), err error) {
 	cfg := s.Config.Copy()
 	if !s.bounded {

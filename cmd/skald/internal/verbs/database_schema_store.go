@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// schemaStore is a store in a schema that may not exist.
+// schemaStore is a store in one schema. Its Check also reports that the schema does not exist.
 type schemaStore struct {
 	*pgstore.Store
 	pool   *pgxpool.Pool
@@ -27,7 +27,7 @@ type schemaWAL struct {
 // Check also checks that the schema exists.
 func (h schemaWAL) Check(ctx context.Context, as store.Role) error { return h.in.Check(ctx, as) }
 
-// schemaReadBy is a schemaStore with an outbox that another program reads.
+// schemaReadBy is a schemaStore with an outbox that Debezium reads.
 type schemaReadBy struct {
 	*pgstore.ReadBy
 	in schemaStore

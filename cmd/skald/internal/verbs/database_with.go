@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// With opens the store of the flags for the duration of f. It checks the version of the tables and the
-// rights of the role.
+// With calls f with the store that the flags select, and closes the store afterwards. Before that, it checks
+// the version of the tables and the rights of the role.
 func With[K interface {
 	Check(ctx context.Context, as store.Role) error
 }](c *cobra.Command, schema string, as store.Role, f func(context.Context, K) error) error {
@@ -23,7 +23,8 @@ func With[K interface {
 	})
 }
 
-// unchecked is With without a role. A missing right becomes an error of the statement that needs it.
+// unchecked is like With, but it checks no rights. If a right is missing, the statement that needs the right
+// fails.
 func unchecked[K any](c *cobra.Command, schema string, f func(context.Context, K) error) error {
 	db, err := Open(connect.From(c, "store", "SKALD_STORE"), schema, "")
 	if err != nil {

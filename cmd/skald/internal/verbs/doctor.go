@@ -106,7 +106,7 @@ func DoctorCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// These limits make doctor answer within 10 s, even if tables are locked or servers are down.
+// These limits let the command end within 10 s, even if tables are locked or servers are down.
 const (
 	answerWithin = 9500 * time.Millisecond
 	storeWithin  = 7 * time.Second

@@ -20,7 +20,8 @@ import (
 	"github.com/skald-go/skald/cmd/skald/internal/connect"
 )
 
-// broker examines the broker, if there is one, and compares the windows. An invalid URL is an error.
+// broker examines the broker, if --broker was given, and checks the retention of marks against the windows.
+// It returns an error for an invalid URL.
 func (d *doctor) broker(ctx context.Context) error {
 	keeps := map[string]time.Duration{}
 	if d.bus != "" {
@@ -42,8 +43,8 @@ func (d *doctor) broker(ctx context.Context) error {
 	return nil
 }
 
-// sensible returns a usage error for times and numbers that cannot be compared. They would skip a check, or
-// hide that marks are deleted too early.
+// sensible returns a usage error for invalid times and numbers, such as negative ones. With such values,
+// doctor would skip a check, or would not report that marks are deleted too early.
 func (d *doctor) sensible(c *cobra.Command) error {
 	if c.Flags().Changed("broker-keeps") && d.brokerKeeps <= 0 {
 		return &cli.UsageError{What: fmt.Sprintf(
@@ -74,8 +75,8 @@ func (d *doctor) atBroker(ctx context.Context, dial func() (broker.Broker, error
 	return d.Broker(ctx, b)
 }
 
-// handlers compares the measured durations of handlers with their limit. More than half of the limit is a
-// warning.
+// handlers compares the measured durations of handlers with their limit. It adds a warning for durations
+// above half of the limit.
 func (d *doctor) handlers(ctx context.Context) {
 	if d.metrics == "" {
 		return
@@ -142,7 +143,8 @@ func scrape(ctx context.Context, url, name string) (*dto.MetricFamily, error) {
 	return all[name], nil
 }
 
-// merged adds the histograms of each consumer over topics and outcomes, by upper bound.
+// merged returns one histogram for each consumer: the sum over all topics and outcomes. The inner map has the
+// counts by the upper bounds of the buckets.
 func merged(family *dto.MetricFamily) map[string]map[float64]uint64 {
 	out := map[string]map[float64]uint64{}
 	for _, m := range family.GetMetric() {
@@ -162,7 +164,7 @@ func merged(family *dto.MetricFamily) map[string]map[float64]uint64 {
 	return out
 }
 
-// quantile returns the upper bound of the bucket with the quantile.
+// quantile returns the upper bound of the bucket that has the quantile q.
 func quantile(q float64, cumulative map[float64]uint64) float64 {
 	bounds := slices.Sorted(maps.Keys(cumulative))
 	if len(bounds) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// readLock reads the schemas that a program declares, if --lock is given.
+// readLock reads the schemas that a program declares, if --lock was given.
 func (d *doctor) readLock() (err error) {
 	if d.lock != "" {
 		d.declared, err = readLock(d.lock)
@@ -30,7 +30,8 @@ func (d *doctor) inspectBy(db any) {
 	}
 }
 
-// allowedSchemas returns no schema to a user without the right to read schemas, such as that of a relay.
+// allowedSchemas returns no schemas if the user may not read the table of schemas, such as the user of a
+// relay.
 type allowedSchemas struct{ store.PayloadSchemas }
 
 func (a allowedSchemas) PayloadSchema(ctx context.Context, registry, id string) (string, error) {

@@ -1,4 +1,4 @@
-// This file has the commands skald parked and skald dead, on parked messages and dead letters.
+// This file has the type and the output that skald parked and skald dead share.
 
 package verbs
 
@@ -60,7 +60,7 @@ func keptWord(dead bool) string {
 	return "parked messages"
 }
 
-// keptOrder orders dead letters by their death, and parked messages by their arrival.
+// keptOrder orders dead letters by the time of their death, and parked messages by their arrival.
 func keptOrder(a, b *store.Parked) int {
 	died := 0
 	if a.Dead != nil && b.Dead != nil {
@@ -108,7 +108,8 @@ func (w *wanted) each(c *cobra.Command, bare bool, f func(p *store.Parked) error
 	})
 }
 
-// tellBulk prints the report of a verb on many messages. wanted lists arguments that a real run will need.
+// tellBulk prints the report of a command on many messages. After a dry run, wanted lists arguments that the
+// command still needs.
 func tellBulk(out io.Writer, w *wanted, verb string, r operate.Report, wanted ...string) error {
 	if w.JSON {
 		result := map[string]any{"what": verb, "meant": r.Selected, "done": r.Done, "dry_run": w.Dry}

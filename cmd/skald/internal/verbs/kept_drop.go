@@ -13,12 +13,12 @@ import (
 )
 
 const dropAbout = `Marks dead letters as finished. Their remaining work never happens, and duplicates of them are dropped.
-Messages of the same key that wait behind them continue. To replace their effect, write another message.
+Later messages of the same key continue. To replace their effect, write another message.
 
-If a dead letter has an external call in progress, give the outcome that you found at the provider with
---call: nobody asks the provider afterwards. With done, a saga step of the call counts as done (or as
-undone, if the call undoes it). With refused, it counts as never called. An answer that Skald already
-has takes precedence. The further writes of its handler are left to you.`
+If a dead letter has an external call in progress, look up the outcome at the provider, and give it with
+--call: Skald does not ask the provider after the drop. With done, a saga step of the call counts as done
+(or as undone, if the call undoes it). With refused, it counts as never called. An answer that Skald
+already has takes precedence. You have to make the other writes of the handler yourself.`
 
 func dropCommand(out, errs io.Writer) *cobra.Command {
 	w, call := &wanted{dead: true}, ""
@@ -46,7 +46,7 @@ func dropCommand(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-// callWanted describes the messages that need --call.
+// callWanted returns a text for each message that needs --call.
 func callWanted(list []operate.UnsettledError) (out []string) {
 	for _, u := range list {
 		out = append(out,

@@ -17,8 +17,8 @@ message has its own id, the dead letter as its cause, and the same key, type and
 is dropped in the same transaction, and its duplicates are ignored. The consumer handles the new message
 within seconds.
 
-A dead letter with an external call in progress cannot be edited: the outcome of the call would be lost.
-Nor can a dead letter with an unreadable envelope, which has no type and no key.`
+A dead letter with an external call in progress cannot be edited, because the outcome of the call would be
+lost. A dead letter with an unreadable envelope has no type and no key, and cannot be edited either.`
 
 func editCommand(out io.Writer) *cobra.Command {
 	w := &wanted{dead: true}

@@ -18,12 +18,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// wanted holds the flags that select messages, and those of the change.
+// wanted has the flags that select messages, and the flags of a change.
 type wanted struct {
 	connect.Change
 	consumer, source, id, fingerprint string
 	topic, typ, kind, since, until    string
-	key                               connect.Key // nil selects any
+	key                               connect.Key // nil selects all
 	dead, all                         bool
 	limit                             int
 
@@ -53,7 +53,7 @@ func (w *wanted) flags(c *cobra.Command, changes bool) {
 	w.ChangeFlags(c)
 }
 
-// bulkFlags adds the flags of a verb that changes all selected messages.
+// bulkFlags adds the flags of a command that changes all selected messages.
 func (w *wanted) bulkFlags(c *cobra.Command) {
 	w.flags(c, true)
 	c.Flags().BoolVar(&w.all, "all", false, "all messages, if no other flag selects")
@@ -97,8 +97,8 @@ func (w *wanted) selection() operate.Selection {
 		Fingerprint: w.fingerprint, Kind: w.kind, DeadFrom: w.from, DeadTo: w.to, All: w.all}
 }
 
-// bulk calls f for the selected messages. Without a filter it requires --all, so that a forgotten flag does
-// not select everything.
+// bulk calls f for a change of the selected messages. Without a filter it requires --all, so that a
+// forgotten filter does not change all messages.
 func (w *wanted) bulk(c *cobra.Command, errs io.Writer, verb string,
 	f func(context.Context, keeper, operate.Order) error) error {
 	if !w.Dry && !w.all && !w.filtered() {
@@ -122,7 +122,8 @@ func (w *wanted) bulk(c *cobra.Command, errs io.Writer, verb string,
 	})
 }
 
-// reasoned requires a reason. If the selected message does not exist, it returns that error first.
+// reasoned returns an error if there is no reason. If the selected message does not exist either, it reports
+// that first.
 func (w *wanted) reasoned(c *cobra.Command, verb string) error {
 	missing := w.Reasoned(verb)
 	if missing == nil || w.id == "" {
@@ -137,7 +138,7 @@ func (w *wanted) reasoned(c *cobra.Command, verb string) error {
 	})
 }
 
-// look opens the store for the duration of f. It needs no right to write, as in a dry run.
+// look calls f with the store, for a read or a dry run. It does not check rights.
 func (w *wanted) look(c *cobra.Command, f func(context.Context, keeper) error) error {
 	if err := w.valid(); err != nil {
 		return err
@@ -145,7 +146,7 @@ func (w *wanted) look(c *cobra.Command, f func(context.Context, keeper) error) e
 	return unchecked(c, w.Schema, f)
 }
 
-// write is look for a change. It checks the rights first.
+// write calls f with the store, for a change. It first checks the rights, unless this is a dry run.
 func (w *wanted) write(c *cobra.Command, f func(context.Context, keeper) error) error {
 	if w.Dry {
 		return w.look(c, f)

@@ -20,8 +20,8 @@ import (
 )
 
 const exportAbout = `Prints dead letters as JSON lines, byte for byte: keys, payloads, headers and diagnostics. They stay in
-the database. skald dead import reads the lines, here or elsewhere. The lines have payloads: protect the
-file like the database.`
+the database. skald dead import stores the lines in this or another database. The lines have payloads:
+protect the file like the database.`
 
 func exportCommand(out io.Writer) *cobra.Command {
 	w := &wanted{dead: true}
@@ -41,10 +41,11 @@ func exportCommand(out io.Writer) *cobra.Command {
 const keptImportAbout = `Stores each line of skald dead export as a dead letter of its consumer, in the order of the file. FILE may
 be - for standard input.
 
-The command lists the messages that it leaves out. They are messages that the consumer has finished or
-still has, so a repeated import changes nothing; messages older than the retention of marks, which may
-have been handled, unless --too-old is given; and messages with an external call in progress, which only
-the old database knows: redrive those there.`
+The command lists the messages that it leaves out:
+
+  finished, kept already   so that a second import changes nothing
+  too old                  older than the retention of marks, so it may have been handled; see --too-old
+  at a call                an external call is in progress: redrive the message in the old database`
 
 func keptImportCommand(out, errs io.Writer) *cobra.Command {
 	w, tooOld := &wanted{dead: true}, false
@@ -65,7 +66,7 @@ func keptImportCommand(out, errs io.Writer) *cobra.Command {
 		}
 		defer func() { _ = file.Close() }() // it was only read
 		left := func(l operate.LeftLetter) error { return tellLeft(out, w, l) }
-		for _, err := range lettersOf(file) { // checked before it needs a database
+		for _, err := range lettersOf(file) { // report an invalid file even without a database
 			if err != nil {
 				return err
 			}
@@ -92,7 +93,7 @@ func importLetters(ctx context.Context, k keeper, letters iter.Seq2[*store.Parke
 	return operate.Report{}, fmt.Errorf("%T does not support an import", k)
 }
 
-// lettersOf reads the file from its beginning. It can be read several times.
+// lettersOf returns the dead letters of the file. Each iteration reads the file from its beginning.
 func lettersOf(file *os.File) iter.Seq2[*store.Parked, error] {
 	return func(yield func(*store.Parked, error) bool) {
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
@@ -103,7 +104,8 @@ func lettersOf(file *os.File) iter.Seq2[*store.Parked, error] {
 	}
 }
 
-// spooled opens the file with this name. It copies standard input to a temporary file without a name.
+// spooled opens the file with this name. For the name - it copies standard input to a temporary file, because
+// an import reads the file several times.
 func spooled(name string, in io.Reader) (*os.File, error) {
 	if name != "-" {
 		file, err := os.Open(name)
@@ -126,7 +128,7 @@ func spooled(name string, in io.Reader) (*os.File, error) {
 	return file, nil
 }
 
-// tellLeft names a letter that is not imported.
+// tellLeft prints a dead letter that was not imported, and the reason.
 func tellLeft(out io.Writer, w *wanted, l operate.LeftLetter) error {
 	if w.JSON {
 		return cli.JSON(out).Encode(l)

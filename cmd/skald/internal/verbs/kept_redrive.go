@@ -18,15 +18,16 @@ import (
 )
 
 const redriveAbout = `Delivers dead letters again to the consumer that failed, within seconds, under the same id, one message
-of a key at a time. Messages of the same key that wait behind them follow. A redriven message has all
-its attempts again. If it no longer blocks its key, it goes behind messages of the key if one of them has
-an external call in progress. Rejections are left out, because other services know of them: use skald
-dead edit or skald dead drop.
+of a key at a time. Later messages of the same key follow. The attempts of a redriven message are counted
+from zero. If a dead letter does not block its key, and another message of the key has an external call in
+progress, the dead letter waits for that message. Rejections are left out, because other services have
+received the rejection: use skald dead edit or skald dead drop.
 
 --canary redrives one message, and the others only if it succeeds. --rate limits the messages per second.
-Both wait for the outcomes and stop if more than --max-error-ratio of the redriven messages fail again;
-the exit code is then 8. If the command is interrupted, the same command continues and redrives nothing
-twice. Without these flags it does not wait: skald dead redrives lists the outcomes.`
+With one of these flags, the command waits for the outcomes. It stops with exit code 8 if more than
+--max-error-ratio of the redriven messages fail again. If the command is interrupted, the same command
+continues and redrives nothing twice. Without these flags it does not wait: skald dead redrives lists the
+outcomes.`
 
 func redriveCommand(out, errs io.Writer) *cobra.Command {
 	w, pace := &wanted{dead: true}, operate.Pace{}
@@ -58,8 +59,8 @@ func redriveCommand(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-// run returns the name of the redrive run of these messages for this reason. The same command continues
-// this run until the run has ended.
+// run returns the name of the run, made from the selection and the reason. So the same command continues an
+// interrupted run.
 func (w *wanted) run() string {
 	key := "any"
 	if w.key != nil {
@@ -67,7 +68,7 @@ func (w *wanted) run() string {
 	}
 	b, err := json.Marshal([]string{w.consumer, w.source, w.id, key, w.fingerprint, w.topic, w.typ, w.kind,
 		w.since, w.until, w.Reason})
-	if err != nil { // texts can be encoded
+	if err != nil { // impossible: all values are texts
 		return "redrive"
 	}
 	sum := sha256.Sum256(b)

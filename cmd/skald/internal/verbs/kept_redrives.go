@@ -23,14 +23,13 @@ const redrivesAbout = `Lists redriven dead letters, newest first: when, by whom,
   dead       it failed again and is a dead letter again
   failed     it failed again and is retried
   calling    its external call is in progress
-  waiting    it is not handled yet: check that its consumer runs, and messages of its key before it
+  waiting    it is not handled yet: check that its consumer runs, and check earlier messages of its key
   dropped    an operator dropped it
   edited     an operator replaced it
-  again      it was redriven again later: see there
+  again      it was redriven again later, and that redrive has the outcome
   finished   it finished so long ago that its outcome is deleted
 
-The command reads skald_audit backwards to --limit or --since, and the present state of the messages. It
-works at any time and for each way of redriving.`
+The command lists the redrives of all tools: this command, the console and package operate.`
 
 func redrivesCommand(out io.Writer) *cobra.Command {
 	w := &wanted{}

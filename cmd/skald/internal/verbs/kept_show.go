@@ -27,7 +27,7 @@ func showDeadCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// show prints the newest of the selected dead letters. It reads one payload at a time.
+// show prints the newest of the selected dead letters. It reads one payload at a time, to limit memory.
 func (w *wanted) show(c *cobra.Command, out io.Writer) error {
 	if err := w.valid(); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (w *wanted) show(c *cobra.Command, out io.Writer) error {
 // tellDead prints one dead letter; more adds an empty line before it.
 func tellDead(ctx context.Context, out io.Writer, k keeper, p *store.Parked, asJSON, more bool) error {
 	m := operate.NewMessage(p)
-	if m.Payload == nil { // without a readable schema it is printed as bytes
+	if m.Payload == nil { // if Readable fails, the payload is printed as bytes
 		m.Payload, _ = schema.Readable(ctx, k, "", p.Message, formats()...)
 	}
 	if !asJSON {
@@ -102,7 +102,7 @@ func tellLetter(out io.Writer, m *operate.Message, state string, more bool) erro
 	for i := range m.Failures {
 		line("failed", failedText(&m.Failures[i]))
 	}
-	if len(m.Failures) == 0 { // it was never tried, or an older build parked it
+	if len(m.Failures) == 0 { // it was never attempted, or an older version of Skald parked it
 		line("error", cli.FirstLine(m.LastError))
 	}
 	line("envelope", m.Fault)
@@ -123,7 +123,7 @@ func failedText(f *operate.FailedAttempt) string {
 	return fmt.Sprintf("%s on %s: %s", cli.Time(f.At), f.Host, cli.FirstLine(f.Error))
 }
 
-// tellTexts prints the texts with several lines: the last failure, its stack, and the payload.
+// tellTexts prints the texts that may have several lines: the last failure, its stack, and the payload.
 func tellTexts(out io.Writer, m *operate.Message) (err error) {
 	part := func(what, text string) {
 		if text != "" && err == nil {

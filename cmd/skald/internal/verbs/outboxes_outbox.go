@@ -1,5 +1,4 @@
-// This file has the commands of skald outbox: they count unpublished messages, write a message, drop one,
-// and recover a moved database.
+// This file has the command skald outbox, and its subcommand status.
 
 package verbs
 
@@ -54,7 +53,7 @@ func outboxesStatusCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// status is the result as --json prints it. Its names are stable.
+// status is the output of --json. The field names are stable.
 type status struct {
 	Pending       int64         `json:"pending"`
 	Exact         bool          `json:"exact"` // false if pending is an estimate

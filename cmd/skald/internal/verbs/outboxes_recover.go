@@ -16,13 +16,13 @@ import (
 )
 
 const recoverAbout = `Recovers the outbox of a database that was restored elsewhere, went back in time, or was switched over
-by logical replication. Its relays have stopped and logged the reason. Afterwards the relays publish
-each retained row again, in order, unless it is known as published. Inboxes drop the duplicates.
-Sequences continue after the highest number in use: a logical switch-over copies none, and consumers
-stop and log it.
+by logical replication. The relays of such a database have stopped and logged the reason. After the
+recovery they publish each retained row that is not recorded as published, in order. Inboxes drop the
+duplicates. Sequences continue after the highest number in use, because logical replication does not copy
+sequences.
 
-First make sure that no other copy of the database has relays: both would publish. Writers may go on;
-they are locked out for a moment at the end. The command can be repeated and interrupted. If the
+First make sure that no relay runs on another copy of the database: both copies would publish. Services may
+write meanwhile; their writes wait for a moment at the end. You can interrupt and repeat the command. If the
 database has not moved, it does nothing and exits with code 5. It needs the rights of the role that
 migrated the tables.`
 
@@ -64,7 +64,7 @@ func recoverCommand(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-// recovered is the result as --json prints it. Its names are stable.
+// recovered is the output of --json. The field names are stable.
 type recovered struct {
 	DryRun     bool   `json:"dry_run"`
 	Moved      string `json:"moved"`
@@ -72,7 +72,7 @@ type recovered struct {
 	Again      int64  `json:"again"`
 	Renumbered int64  `json:"renumbered"`
 	Shards     int    `json:"shards"`
-	Raised     int    `json:"raised"` // sequences
+	Raised     int    `json:"raised"` // the number of sequences that were raised
 }
 
 func tellRecover(out io.Writer, done store.Recovered) error {
@@ -90,7 +90,7 @@ func tellRecover(out io.Writer, done store.Recovered) error {
 	return w.Flush()
 }
 
-// outboxesRecover finds out whether the database moved, asks for confirmation, and recovers the outbox.
+// outboxesRecover checks whether the database moved, asks for confirmation, and recovers the outbox.
 func outboxesRecover(ctx context.Context, db operate.RecoverStore, errs io.Writer, sure bool,
 	o operate.Order) (store.Recovered, error) {
 	look, err := operate.Recover(ctx, db, operate.Order{DryRun: true})
@@ -103,7 +103,7 @@ func outboxesRecover(ctx context.Context, db operate.RecoverStore, errs io.Write
 	return operate.Recover(ctx, db, o)
 }
 
-// confirm asks the user at the terminal.
+// confirm asks the user at the terminal to confirm the recovery. saw describes the database.
 func confirm(ctx context.Context, errs io.Writer, saw string) error {
 	return connect.Yes(ctx, errs,
 		saw+".\nDoes no other copy of this database have relays? Recover its outbox?",

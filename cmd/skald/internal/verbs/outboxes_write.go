@@ -17,9 +17,9 @@ import (
 const writeAbout = `Writes one message into the outbox. Every subscriber of its topic receives it: use it to compensate by
 hand.
 
-With --caused-by the message belongs to the process of its cause, if the cause is still retained. If not,
-only the id of the cause is recorded, and the output says so. If you lost the output, repeat the command
-with the same --id: the same message is not written twice, and another message is refused.`
+With --caused-by the message gets the correlation id of its cause, if the cause is parked or a dead letter.
+If not, only the id of the cause is recorded, and the output shows that. If you lost the output, repeat the
+command with the same --id: the same message is not written twice, and another message is refused.`
 
 // writer is the part of a store that the command needs.
 type writer interface {

@@ -20,7 +20,7 @@ import (
 )
 
 // monitor serves /metrics for Prometheus, /livez and /readyz. It starts before the database is opened, so
-// that a waiting process is visible.
+// that it also answers while the process waits for a server.
 type monitor struct {
 	meters *metric.MeterProvider
 	health *health.Handler
@@ -78,7 +78,7 @@ func (s *monitor) close(ctx context.Context) {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if err := s.server.Shutdown(last); err != nil {
-			_ = s.server.Close() // a scrape that takes longer than a second ends with the process
+			_ = s.server.Close() // cancel a scrape that takes longer than a second
 		}
 		<-s.over
 	}

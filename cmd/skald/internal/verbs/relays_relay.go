@@ -1,5 +1,4 @@
-// This file has the commands skald relay and skald adopt. It runs the relays of a process, for Skald's
-// outbox or for foreign tables.
+// This file has the command skald relay.
 
 package verbs
 
@@ -24,9 +23,9 @@ import (
 )
 
 const relaysAbout = `Publishes committed messages from the outbox to the broker until SIGTERM or SIGINT, and deletes rows
-after their retention. Several relays share the shards of an outbox and take over from one another. One
-relay can serve several schemas of a database with one pool of connections. A schema without a table or
-a right is retried while the others are served; /readyz names it.
+after their retention. Several relays share the shards of an outbox. If one ends, the others take over its
+shards. One relay can serve several schemas of a database with one pool of connections. If a table or a
+right is missing in one schema, the relay retries that schema and serves the others; /readyz names it.
 
 The relay needs the tables (skald migrate) and existing topics. It waits for unavailable servers.
 
@@ -36,7 +35,7 @@ Options of a broker's URL, explained in docs/brokers.md:
   kafka://  tls, ca, cert, key, sasl, user, password_file, token_file, credentials_file, partitioner, balancers, start, envelope
   nats://   tls, ca, cert, key, user, password_file, creds, nkey, replicas, retain, envelope, shapes
   amqp://   tls, ca, cert, key, user, password_file, auth, topology, prefetch, envelope, route, bind, unrouted, queue
-amqp:// and nats:// URLs may also have the form of their own clients: user:password@ before the host, and no port. Else
+amqp:// and nats:// URLs may also have user:password@ before the host, and no port, as other clients accept. Otherwise
 the password is in password_file, or in SKALD_KAFKA_PASSWORD, SKALD_NATS_PASSWORD or SKALD_RABBITMQ_PASSWORD.`
 
 // RelaysCommand returns skald relay.
@@ -107,7 +106,7 @@ func flags(f *pflag.FlagSet, r *Rooms, tables *[]string, metrics *string) {
 		"serve /metrics, /livez and /readyz at this `ADDRESS`, such as :9090 (default: none)")
 }
 
-// slots checks --wal, --slot and --read-by.
+// slots returns a usage error for wrong combinations of --wal, --slot and --read-by.
 func slots(r Rooms) error {
 	switch {
 	case r.Slot != "" && !r.WAL:
@@ -159,7 +158,7 @@ func runRelay(ctx context.Context, db Database, r Rooms, bus, metrics string,
 	return skald.Run(ctx, all...)
 }
 
-// dial is connect.Dial for a relay: it refuses a broker inside the process.
+// dial is connect.Dial for a relay. It refuses mem:, because that broker is inside one process.
 func dial(bus string) (func() (broker.Broker, error), error) {
 	switch bus {
 	case "mem:":
@@ -190,7 +189,7 @@ func runners(r Rooms, from []relay.Source, to broker.Broker, seen *monitor,
 		seen.health.Add("", one)
 		all = append(all, one)
 	}
-	if r.Listen != "" && !r.WAL && r.ReadBy == "" { // a reader of a slot needs no notifications
+	if r.Listen != "" && !r.WAL && r.ReadBy == "" { // replication slots make notifications unnecessary
 		listener, err := listen(r.Listen, from, log)
 		if err != nil {
 			return nil, err
@@ -200,8 +199,8 @@ func runners(r Rooms, from []relay.Source, to broker.Broker, seen *monitor,
 	return all, nil
 }
 
-// openPatiently opens the database, and checks that a schema can be relayed. It waits for a server that is
-// down. After ctx is done it returns nothing.
+// openPatiently opens the database, and checks that at least one schema can be served. It waits while the
+// server is down. If ctx ends first, it returns nil for all results.
 func openPatiently(ctx context.Context, db Database, r Rooms,
 	log *slog.Logger) (from []relay.Source, done func(), err error) {
 	err = patiently(ctx, log, func() error {
@@ -218,7 +217,7 @@ func openPatiently(ctx context.Context, db Database, r Rooms,
 	return from, done, err
 }
 
-// patiently retries while the database is down. After ctx is done it returns nil.
+// patiently calls try again while the database is down. If ctx ends first, it returns nil.
 func patiently(ctx context.Context, log *slog.Logger, try func() error) error {
 	due := backoff.LogLimit{First: logEvery, Most: logMost}
 	for {
@@ -246,8 +245,8 @@ const (
 	logMost = 10 * time.Minute
 )
 
-// relayLog logs when a relay starts to work and when it cannot work. It logs an outage after 5 s, and then
-// after pauses that double, up to 10 min. When the relay works again, it logs the duration of the outage.
+// relayLog logs that a relay is ready, or why it is not ready. It logs an outage after 5 s, and then after
+// pauses that double, up to 10 min. When the relay is ready again, relayLog logs the duration of the outage.
 type relayLog struct {
 	relay *relay.Relay
 	log   *slog.Logger

@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	// retryEvery is the pause before a schema that failed is retried.
+	// retryEvery is the pause before the relay of a failed schema starts again.
 	retryEvery = 5 * time.Second
 	// logStuckEvery is the shortest pause between two log lines about such a schema.
 	logStuckEvery = time.Minute
 )
 
-// schemaRelay runs the relay of one schema. While another schema is served, a missing right or table does
-// not end the process. The schema is retried, and the process is not ready and names it.
+// schemaRelay runs the relay of one schema. If this schema lacks a right or a table, and the process serves
+// other schemas, the process goes on. schemaRelay then retries the schema, and reports that the process is
+// not ready.
 type schemaRelay struct {
 	name   string // empty for the only schema
 	source relay.Source
@@ -31,17 +32,17 @@ type schemaRelay struct {
 
 	mu     sync.Mutex
 	relay  *relay.Relay // nil while it does not run
-	why    error        // why the schema cannot be served; nil if it is
-	closed time.Time    // when why was last logged
+	why    error        // the reason why the schema cannot be served, or nil
+	closed time.Time    // the time of the last log line about why
 }
 
-// supervisor counts the schemas that are served. The process ends when none of them is left.
+// supervisor counts the schemas that the process serves. When the count reaches 0, the process ends.
 type supervisor struct {
 	mu   sync.Mutex
 	open int
 }
 
-// stop counts a schema that cannot be served. It returns true if it was the last one.
+// stop removes one schema from the count. It returns true if no schema is left.
 func (s *supervisor) stop() (last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,18 +50,18 @@ func (s *supervisor) stop() (last bool) {
 	return s.open == 0
 }
 
-// resume counts a schema that is served again.
+// resume adds a schema to the count again.
 func (s *supervisor) resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open++
 }
 
-// Run serves the schema until ctx is done, or until no schema can be served.
+// Run serves the schema until ctx is done, or until the process cannot serve any schema.
 func (r *schemaRelay) Run(ctx context.Context) error {
 	for stuck := false; ; {
 		err := r.source.Check(ctx, store.Relay)
-		if err == nil || cli.Away(err) { // the relay waits for a server that is down
+		if err == nil || cli.Away(err) { // an outage is temporary, so the schema still counts as served
 			if stuck {
 				r.all.resume()
 			}
@@ -83,7 +84,7 @@ func (r *schemaRelay) Run(ctx context.Context) error {
 	}
 }
 
-// serve runs the relay once.
+// serve runs a new relay until it ends.
 func (r *schemaRelay) serve(ctx context.Context) error {
 	one := r.make()
 	r.mu.Lock()
@@ -103,7 +104,7 @@ func (r *schemaRelay) fail(err error) {
 	}
 }
 
-// Status returns the state of its relay. The process is live while another schema is relayed.
+// Status returns the status of the relay. A schema that cannot be served does not make the process dead.
 func (r *schemaRelay) Status() skald.Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,8 +122,8 @@ func (r *schemaRelay) Status() skald.Status {
 	return is
 }
 
-// checkAny returns nil if one of the schemas can be served, else the errors of all. If the server is down
-// it returns that error.
+// checkAny returns nil if at least one of the schemas can be served. If the server is down, it returns that
+// error. Otherwise it returns the errors of all schemas.
 func checkAny(ctx context.Context, all []relay.Source) error {
 	var errs []error
 	for _, one := range all {

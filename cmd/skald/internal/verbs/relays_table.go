@@ -76,8 +76,8 @@ func readTable(path string) (t foreign.Table, err error) {
 	return t, nil
 }
 
-// tableState returns a *cli.ForeignError for a map that does not match its table. Its exit code is that of
-// a wrong state.
+// tableState converts a *foreign.TableError, which reports that a column map does not match its table, to a
+// *cli.ForeignError. So the exit code is that of a wrong state.
 func tableState(err error) error {
 	var wrong *foreign.TableError
 	if errors.As(err, &wrong) {

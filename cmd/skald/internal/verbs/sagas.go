@@ -1,4 +1,4 @@
-// This file has the commands on sagas: skald saga, status, steps and compensate.
+// This file has the command skald saga, and its subcommands that read.
 
 package verbs
 
@@ -23,13 +23,13 @@ import (
 
 const sagasAbout = `Inspects and repairs orchestrated sagas. For choreographed sagas see skald status, steps and compensate.
 
-A saga is selected by its key, or by its definition and its key: skald saga show order o-1. Verbs that
+A saga is selected by its key, or by its definition and its key: skald saga show order o-1. Commands that
 change sagas need a --reason, recorded in skald_audit. Instead of a key, flags select many sagas;
---dry-run lists them. Such a run appears in the console. If it is interrupted, the same command or the
-console continues it and changes no saga twice. Engines notice a change within half a second.
+--dry-run lists them. The console shows such a run. If the run is interrupted, the same command or the
+console continues it and changes no saga twice. Engines apply a change within half a second.
 
-There is no way back to an earlier step: an undo is final at participants and providers. Cancel the saga,
-and start another one with a new key.`
+A saga cannot go back to an earlier step, because an undo is final at participants and providers. Cancel the
+saga, and start another saga with a new key.`
 
 // SagasCommand returns skald saga.
 func SagasCommand(out, errs io.Writer) *cobra.Command {
@@ -43,7 +43,7 @@ func SagasCommand(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-// sagasWanted holds the flags that select sagas.
+// sagasWanted has the flags that select sagas, and the flags of a change.
 type sagasWanted struct {
 	connect.Change
 	which           operate.SagaSelection
@@ -70,7 +70,7 @@ func (w *sagasWanted) filters(c *cobra.Command) {
 	connect.Filter(f, &w.before, "until", "only sagas started before this `TIME`")
 }
 
-// named reads the arguments [NAME] KEY.
+// named sets the name and the key from the arguments [NAME] KEY.
 func (w *sagasWanted) named(args []string) (err error) {
 	switch len(args) {
 	case 1:
@@ -96,12 +96,12 @@ type sagasKeeper interface {
 	Check(ctx context.Context, as store.Role) error
 }
 
-// look opens the store for the duration of f. It needs no right to write, as in a dry run.
+// look calls f with the store, for a read or a dry run. It does not check rights.
 func (w *sagasWanted) look(c *cobra.Command, f func(ctx context.Context, k sagasKeeper) error) error {
 	return unchecked(c, w.Schema, f)
 }
 
-// write opens the store for a change by f.
+// write calls f with the store, for a change.
 func (w *sagasWanted) write(c *cobra.Command, f func(ctx context.Context, k sagasKeeper) error) error {
 	return writing(c, &w.Change, f)
 }
@@ -148,8 +148,8 @@ func sagasListCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// known returns an error if --name or --at is not in the database. An empty list would hide that it is
-// misspelt.
+// known returns an error if the database does not have the saga of --name or the step of --at. Otherwise a
+// command would print an empty list for a misspelt name.
 func (w *sagasWanted) known(ctx context.Context, k sagasKeeper) error {
 	if w.which.Name+w.which.Step == "" {
 		return nil
@@ -338,9 +338,9 @@ func graphCommand(out io.Writer) *cobra.Command {
 const checkAbout = `Checks whether the next build can resume sagas of the present one. --definitions is the file that
 saga.Write wrote for the next build.
 
-The command compares it with the running sagas, and with the last definition of each name that an engine
-noted in the database, of which sagas may still start. Sagas that the next build cannot resume stay with
-the older build. The exit code is 8 if there are any.`
+The command compares it with the running sagas. It also compares it with the last definition of each name
+in the database, because sagas with that definition may still start. Sagas that the next build cannot
+resume stay with the older build. The exit code is 8 if there are such sagas.`
 
 func checkCommand(out io.Writer) *cobra.Command {
 	w, file := &sagasWanted{}, ""
@@ -374,7 +374,7 @@ func checkCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// noneRuns prints that no saga runs, and names the schema, which may be the wrong one.
+// noneRuns prints that no saga runs. It names the schema, because the user may have given a wrong schema.
 func noneRuns(c *cobra.Command, out io.Writer, w *sagasWanted, same bool) error {
 	where := "in this database"
 	if w.Schema != "" {
@@ -382,7 +382,7 @@ func noneRuns(c *cobra.Command, out io.Writer, w *sagasWanted, same bool) error 
 	} else if !strings.HasPrefix(connect.From(c, "store", "SKALD_STORE"), "sqlite:") {
 		where = "in the schema public of this database"
 	}
-	if w.JSON { // a line of out is a check
+	if w.JSON { // programs read out, where each line is a check
 		out = c.ErrOrStderr()
 	}
 	text := "no saga runs " + where

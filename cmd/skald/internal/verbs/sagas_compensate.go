@@ -21,8 +21,8 @@ import (
 const compensateAbout = `Requests the undo of choreographed sagas. For each step that took effect it publishes the event that
 flow.Undo declares, through the outbox of the tracker's database. A relay must serve that outbox.
 
-The request is recorded in the same transaction, so a repeat publishes nothing twice. Steps that the
-saga has undone by itself are left out. If a step has no declared undo, the command names the step and
+The same transaction records the request, so a second command publishes nothing twice. Steps that the
+saga itself has undone are left out. If a step has no declared undo, the command names the step and
 publishes nothing. A step that takes effect later is not undone: check with skald status.
 
 Without KEY it compensates all sagas that --state, --overdue and --flow select. The console shows the
@@ -83,7 +83,7 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-// compensateMany undoes all selected sagas in a run. The same command continues an interrupted run.
+// compensateMany compensates all selected sagas in a run. The same command continues an interrupted run.
 func compensateMany(ctx context.Context, k sagasKeeper, w *connect.Change, all operate.FlowSelection, out,
 	errs io.Writer) error {
 	o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}

@@ -13,16 +13,16 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// hold is a place in the queue of an entity, as JSON.
+// hold is a place in the queue of an entity, for --json.
 type hold struct {
 	Space  string    `json:"space"`
 	Key    []byte    `json:"key"`
 	Name   string    `json:"saga"` // the definition of the waiting saga
 	Saga   string    `json:"saga_key"`
-	Holder string    `json:"holder"` // its id, or the id of the top of its family
+	Holder string    `json:"holder"` // the ID of the saga, or of its topmost parent
 	Since  time.Time `json:"since"`
-	Before int       `json:"before"`  // places before it; 0 if it holds the entity
-	Behind int       `json:"waiting"` // places behind it
+	Before int       `json:"before"`  // the number of places before this one; 0 if the saga holds the entity
+	Behind int       `json:"waiting"` // the number of places after this one
 }
 
 const holdsAbout = `Lists the entities that sagas have locked by a Lock step, and the number of sagas that wait for each.
@@ -73,7 +73,7 @@ func holdsCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// tellHolds prints places; with alone only those of holders.
+// tellHolds prints places. If alone is true, it prints only the first place of each queue.
 func tellHolds(out io.Writer, list []store.Hold, alone, asJSON bool) (n int, err error) {
 	t := cli.Table(out)
 	for _, h := range list {

@@ -24,8 +24,8 @@ const sagasStatusAbout = `Shows the progress of a saga, choreographed or orchest
 when, and what fails. It names the messages of this database that block the saga, and the command that
 unblocks each. --explain prints sentences.
 
-It is the short view for a customer's question. skald saga show prints all of an orchestrated saga, and
-skald steps show the steps of a choreographed saga at a participant.`
+skald saga show has more about an orchestrated saga. skald steps show has the steps of a choreographed saga
+at a participant.`
 
 // Status returns skald status.
 func Status(out io.Writer) *cobra.Command {
@@ -74,8 +74,8 @@ func Status(out io.Writer) *cobra.Command {
 	return c
 }
 
-// unpublishedOf describes the messages of a saga that are still in the outbox, by ID and key, among the
-// oldest rows. It returns nothing if the user may not read the outbox.
+// unpublishedOf describes the messages of a saga that are not published. It searches the oldest rows of the
+// outbox by ID and by key. It returns nil if the user may not read the outbox.
 func unpublishedOf(ctx context.Context, db store.Lister, a *where.Answer) (out []string) {
 	keys := [][]byte{[]byte(a.Key)}
 	for i := range a.Sagas {
@@ -160,7 +160,7 @@ func sagasTellStatus(out io.Writer, a *where.Answer, now time.Time) error {
 	return t.Flush()
 }
 
-// tellMore prints the command that shows each saga in full.
+// tellMore prints, for each saga, the command that shows the whole saga.
 func tellMore(errs io.Writer, a *where.Answer, at string) (err error) {
 	for i := range a.Sagas {
 		s := &a.Sagas[i]

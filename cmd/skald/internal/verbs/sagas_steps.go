@@ -58,7 +58,7 @@ func stepsListCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// stepsRead is the number of steps that a list reads at most.
+// stepsRead is the maximum number of steps that skald steps list reads.
 const stepsRead = 10_000
 
 // list prints the newest of the selected steps.
@@ -120,7 +120,8 @@ func stepsShowCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// elsewhere returns the error of a saga without steps. An orchestrated saga has its own command.
+// elsewhere returns the error for a saga without steps. If the saga is orchestrated, the error has the
+// command that shows the saga.
 func (w *stepsWanted) elsewhere(c *cobra.Command) error {
 	none := &cli.NoneError{What: "this database has no step of saga " + w.saga}
 	return unchecked(c, w.schema, func(ctx context.Context, db store.Lister) error {
@@ -129,11 +130,11 @@ func (w *stepsWanted) elsewhere(c *cobra.Command) error {
 			none.What = fmt.Sprintf("%s is an orchestrated saga: skald saga show%s %s %s", w.saga,
 				spaced(connect.Same(c, w.schema)), list[0].Name, shortlog.Shell(w.saga))
 		}
-		return none // also if this user may not read sagas
+		return none // even if the user may not read sagas
 	})
 }
 
-// spaced returns flags with a space before them.
+// spaced returns flags with a space before them, or "" without flags.
 func spaced(flags string) string {
 	if flags == "" {
 		return ""
@@ -191,8 +192,8 @@ func (w *stepsWanted) each(c *cobra.Command, f func(*operate.SagaStep) error) er
 	})
 }
 
-// stepsTold describes the steps of a saga without a tracker or an engine here. It returns nothing if the
-// user may not read steps.
+// stepsTold describes the steps of a saga that this database has no tracker or engine for. It returns nil if
+// the user may not read steps.
 func stepsTold(ctx context.Context, db store.Lister, saga, at string) ([]string, error) {
 	list, err := operate.Steps(ctx, db, operate.StepSelection{Saga: saga, Limit: 10})
 	if len(list) == 0 || err != nil {

@@ -44,7 +44,7 @@ func tellCheck(out io.Writer, list []operate.SagaCheck, asJSON bool) error {
 	return nil
 }
 
-// tellRefused prints the sagas that stay with the older build, by reason.
+// tellRefused prints the sagas that the next build cannot resume, by reason.
 func tellRefused(out io.Writer, c *operate.SagaCheck) {
 	var reasons []string
 	keys := map[string][]string{}
@@ -73,7 +73,8 @@ func stays(n int) string {
 	return fmt.Sprintf("%d sagas stay", n)
 }
 
-// tellLast prints changes from the last definitions in the database, without those that running sagas have.
+// tellLast prints the changes between the last definitions in the database and the next build. It leaves out
+// definitions that running sagas have, because these are printed already.
 func tellLast(out io.Writer, last, running []operate.SagaCheck, asJSON bool) error {
 	for i := range last {
 		c := &last[i]
@@ -96,7 +97,7 @@ func tellLast(out io.Writer, last, running []operate.SagaCheck, asJSON bool) err
 	return nil
 }
 
-// help returns the one-line help of a verb, and the longer one.
+// help returns the short and the long help of a verb.
 func help(verb operate.SagaVerb) (short, long string) {
 	text := map[operate.SagaVerb][2]string{
 		operate.RetrySaga: {"Run a waiting or stuck step now",
@@ -176,7 +177,7 @@ Give the key of a saga, or flags that select many.`, Args: cobra.MaximumNArgs(2)
 	return c
 }
 
-// reasoned requires a reason. If the saga does not exist, it returns that error first.
+// reasoned returns an error if there is no reason. If the saga does not exist either, it reports that first.
 func (w *sagasWanted) reasoned(c *cobra.Command, verb string) error {
 	missing := w.Reasoned(verb)
 	if missing == nil || w.which.Key == "" {
@@ -188,8 +189,8 @@ func (w *sagasWanted) reasoned(c *cobra.Command, verb string) error {
 	})
 }
 
-// refused returns err. If no saga was changed, and no rival was first, it returns a usage error or a state
-// error instead.
+// refused returns err, with another exit code if no saga was changed: a usage error if the change does not
+// fit the sagas, or else a state error. It returns err itself if another process changed a saga first.
 func refused(r *operate.SagaReport, err error) error {
 	unfit := func(l operate.LeftSaga) bool { return l.Incompatible }
 	first := func(l operate.LeftSaga) bool { return l.Unneeded }
@@ -202,7 +203,8 @@ func refused(r *operate.SagaReport, err error) error {
 	return &cli.StateError{What: err.Error()}
 }
 
-// change changes one saga, or many in a run. The same command continues an interrupted run.
+// change changes the saga with the key, or all selected sagas in a run. The same command continues an
+// interrupted run.
 func (w *sagasWanted) change(ctx context.Context, k sagasKeeper, c operate.SagaChange,
 	o operate.Order) (operate.SagaReport, error) {
 	if w.which.Key != "" {
@@ -215,10 +217,10 @@ func (w *sagasWanted) change(ctx context.Context, k sagasKeeper, c operate.SagaC
 	return operate.RunSagas(ctx, k, name, w.which, c, o)
 }
 
-// run returns the name of the run that changes these sagas for this reason.
+// run returns the name of the run, made from the selection, the change and the reason.
 func (w *sagasWanted) run(c operate.SagaChange) (string, error) {
 	which := w.which
-	which.StartedAfter, which.StartedBefore = time.Time{}, time.Time{} // "2h ago" differs at each call
+	which.StartedAfter, which.StartedBefore = time.Time{}, time.Time{} // these times change with each call
 	return runName("saga-"+string(c.Verb), which, w.started, w.before, c, w.Reason)
 }
 

@@ -1,4 +1,4 @@
-// This file has the commands of skald schema. They compare the schemas of a program with a registry.
+// This file has the command skald schema.
 
 package verbs
 
@@ -30,13 +30,14 @@ const (
 The program prints its schemas: schema.WriteLock(os.Stdout, OrderPlaced, Paid) > schemas.json.
 The URL of the registry may have a user and a password: use SKALD_REGISTRY or --registry @FILE.`
 	checkSchemasAbout = `Compares each schema of the program with all versions of its subject. Without --registry it compares
-with the file of skald schema pull. The exit code is 8 if old and new programs cannot read each other.`
+with the file of skald schema pull. The exit code is 8 if an old and a new program cannot read each
+other's messages.`
 	pushAbout = `Runs skald schema check, then registers the schemas. Run it before the rollout of the program.`
 	pullAbout = `Writes the versions of the registry to a file next to the lock: schemas.registry.json for schemas.json.
 skald schema check reads it without a registry.`
 )
 
-// schemasFlags holds the flags of these commands.
+// schemasFlags has the flags of the subcommands of skald schema.
 type schemasFlags struct {
 	t           *cli.Output
 	lock, level string
@@ -100,17 +101,17 @@ func (s schemasFlags) client() (*sr.Client, error) {
 	return sr.NewClient(append(auth, sr.URLs(strings.TrimSuffix(at.String(), "/")))...)
 }
 
-// asking limits the requests to a registry.
+// asking returns a context that limits the requests of a command to a registry.
 func asking(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, 2*time.Minute)
 }
 
-// pulled returns the path of the file that pull writes.
+// pulled returns the path of the file that skald schema pull writes.
 func (s schemasFlags) pulled() string {
 	return strings.TrimSuffix(s.lock, filepath.Ext(s.lock)) + ".registry.json"
 }
 
-// versions returns the versions of the registry, or of the pulled file.
+// versions reads the versions of the schemas from the registry, or without --registry from the pulled file.
 func (s schemasFlags) versions(ctx context.Context, lock schema.Lock) (schema.Versions, error) {
 	if s.registry != "" {
 		client, err := s.client()

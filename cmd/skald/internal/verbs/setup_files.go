@@ -18,7 +18,7 @@ import (
 // form is the file format of a migration tool.
 type form struct {
 	suffix, before, after string
-	then                  string // the next command
+	then                  string // the next command for the user
 }
 
 func formOf(tool string) (form, error) {
@@ -36,14 +36,14 @@ func formOf(tool string) (form, error) {
 	return form{}, &cli.UsageError{What: "--format is golang-migrate, goose, atlas or dbmate"}
 }
 
-// stepper is a database that has its migrations as separate scripts.
+// stepper is a database that returns its migrations as separate scripts.
 type stepper interface {
 	Steps() ([]pgstore.Step, error)
 }
 
-// writeFiles writes a numbered file into dir for each migration without a file. Existing files do not
-// change, so the command can run again with a later build. New files get numbers after all others, because
-// these tools apply files by number.
+// writeFiles writes a numbered file into dir for each migration that has no file yet. It does not change
+// existing files, so it can run again after an upgrade. New files get numbers after all existing ones,
+// because these tools apply files by number.
 func writeFiles(t *cli.Output, db Database, tool, dir string) error {
 	f, err := formOf(tool)
 	if err != nil {
@@ -78,7 +78,7 @@ func writeFiles(t *cli.Output, db Database, tool, dir string) error {
 	return err
 }
 
-// writeMissing writes the steps that no name in names belongs to.
+// writeMissing writes the steps that have no file among names.
 func writeMissing(steps []pgstore.Step, f form, dir string, names []string) (wrote []string, err error) {
 	number := nextNumber(names, time.Now())
 	for _, s := range steps {
@@ -95,8 +95,9 @@ func writeMissing(steps []pgstore.Step, f form, dir string, names []string) (wro
 	return wrote, nil
 }
 
-// nextNumber continues after the largest number, with as many digits. If there are no numbers, or if they
-// are times, it starts at the current time.
+// nextNumber returns a function that returns the next number at each call. The numbers continue after the
+// largest number in names, with the same number of digits. If names has no numbers, or if they are times,
+// the numbers start at now.
 func nextNumber(names []string, now time.Time) func() string {
 	last, digits := int64(0), 0
 	for _, name := range names {
@@ -115,7 +116,7 @@ func nextNumber(names []string, now time.Time) func() string {
 	}
 }
 
-// printing holds the flags --print, --format and --dir.
+// printing has the flags --print, --format and --dir.
 type printing struct {
 	script    bool
 	tool, dir string

@@ -1,5 +1,4 @@
-// This file has the commands that prepare servers before services start: skald migrate for tables and
-// topics, skald roles for rights.
+// This file has the command skald migrate.
 
 package verbs
 
@@ -23,11 +22,12 @@ const migrateAbout = `Creates Skald's tables, or updates them. It does nothing i
 time are safe.
 
 --topic creates topics at the broker, with or without a database. --group creates the queues of a
-consumer group on RabbitMQ, which receive only later messages; other brokers need none. Existing topics
-and queues do not change. The command refuses those that lose messages.
+consumer group on RabbitMQ: a queue receives only messages that are published later. Other brokers need no
+queues. Existing topics and queues do not change. The command fails if one of them can lose messages.
 
---outbox-slots resizes the ring of the outbox while services run. Rows can be retained for two days less
-than the number of slots (10 at first). An interrupted resize continues with the same command.
+--outbox-slots changes the number of slots of the outbox, one for each day, while services run. Rows can be
+retained for two days less than the number of slots (default: 10). If the command is interrupted, run it
+again.
 
 --print --format TOOL --dir DIR writes each missing migration as a numbered file for your own migration
 tool. Repeat it after each upgrade.
@@ -102,7 +102,7 @@ func Migrate(out io.Writer) *cobra.Command {
 	return c
 }
 
-// together returns a usage error for flags that exclude each other, or that the database does not support.
+// together returns a usage error if flags exclude each other, or if the database does not support them.
 func together(db Database, rows int, check bool, p printing) error {
 	switch {
 	case !resizes(db) && rows != 0:
@@ -137,7 +137,7 @@ func migrate(ctx context.Context, t *cli.Output, db Database, rows int) error {
 
 func wrongRing(n int) bool { return n != 0 && (n < pgstore.LeastSlots || n > pgstore.MostSlots) }
 
-// resizer is a database with slots.
+// resizer is a database with an outbox of slots.
 type resizer interface {
 	Resize(ctx context.Context, rows int) ([]string, error)
 }

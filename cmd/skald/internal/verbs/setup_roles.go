@@ -12,10 +12,10 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-const rolesAbout = `Prints the SQL that creates roles in PostgreSQL with the rights that each needs, and no more. It runs
-nothing.
+const rolesAbout = `Prints the SQL that creates roles in PostgreSQL, each with only the rights that it needs. The command does
+not run this SQL.
 
-  migrator  owns the tables: run its part before skald migrate, which then runs as a member of it
+  migrator  owns the tables: run this part first, then skald migrate as a member of this role
   app       writes and handles messages
   relay     publishes messages and deletes expired rows
   reader    reads
@@ -50,7 +50,7 @@ func Roles(out io.Writer) *cobra.Command {
 	return c
 }
 
-// roleNames returns the given names, by role.
+// roleNames parses the names of the roles that a user gave, and returns them by role.
 func roleNames(given []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, one := range given {
@@ -64,7 +64,7 @@ func roleNames(given []string) (map[string]string, error) {
 	return out, nil
 }
 
-// printRoles prints the SQL of each role; with --json under the name of the role.
+// printRoles prints the SQL of each role. With --json, the SQL is under the name of the role.
 func printRoles(t *cli.Output, roles []string, schema string, called map[string]string) error {
 	for _, role := range roles {
 		text, err := pgstore.Grants(role, &pgstore.GrantOptions{Schema: schema, Name: called[role]})

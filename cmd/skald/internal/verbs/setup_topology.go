@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// topology holds the topics and groups that migrate creates at a broker.
+// topology has the topics and groups that skald migrate creates at a broker.
 type topology struct {
 	url        string
 	topics     []string
@@ -22,13 +22,13 @@ type topology struct {
 	partitions int
 }
 
-// groupMaker is a broker that needs objects for each group, as RabbitMQ needs queues.
+// groupMaker is a broker that needs objects for each group. RabbitMQ needs queues, for example.
 type groupMaker interface {
 	Declare(ctx context.Context, g broker.Group) error
 }
 
-// asked reports whether migrate checks the broker. SKALD_BROKER alone does not count, because it may be set
-// for a service.
+// asked reports whether the user wants to create topics or groups. SKALD_BROKER alone is no such request,
+// because it may be set for a service.
 func (w *topology) asked(c *cobra.Command) (bool, error) {
 	w.url = connect.From(c, "broker", "SKALD_BROKER")
 	given := c.Flags().Changed("broker")
@@ -48,7 +48,7 @@ func (w *topology) asked(c *cobra.Command) (bool, error) {
 	return true, nil
 }
 
-// migrate creates the missing topics; with check it only lists them.
+// migrate creates the missing topics and groups. If check is true, it only lists them.
 func (w *topology) migrate(ctx context.Context, t *cli.Output, check bool) (err error) {
 	dial, err := connect.Dial(w.url)
 	if err != nil {
