@@ -1,14 +1,16 @@
-// Package call makes external calls, for example to a payment gateway or a mail server, so that each has its
-// effect once. A call has three phases, and each may run in another process. Skald stores the intent, with
-// the idempotency key. It sends the request, outside of any transaction. It stores the answer together with
-// its consequences.
+// Package call makes external calls, for example to a payment gateway or a mail server, so that each call has
+// its effect once. A call has three phases, and each may run in another process:
 //
-// A service makes a Provider and an Endpoint, and gives the Endpoint to saga.Call, or to New for
+//   - Skald stores the intent, with the idempotency key.
+//   - Skald sends the request, outside of any transaction.
+//   - Skald stores the answer together with its consequences.
+//
+// A service makes a Provider and an Endpoint. It passes the Endpoint to saga.Call, or to New for
 // inbox.OnCall.
 //
 // # For drivers
 //
-// Bind, Bound, By, InTx, Lease, Make, Owner and Refused are for the owners of calls, the inbox and the saga
+// Bind, Bound, By, InTx, Lease, Make, Owner and Refused are for the owners of calls: the inbox and the saga
 // engine. An owner stores the first and the third phase, with a parked message or a step of a saga.
 package call
 
@@ -28,40 +30,42 @@ import (
 
 // Call is a handler for work that an external provider does.
 //
-// If a request gets no answer (the process died, the time was up, the connection broke), its outcome is
-// unknown. Skald then asks LookUp, and sends the request again by Do under the same key, until there is an
-// answer. So the provider must deduplicate by key, or LookUp must find the earlier work. Messages of the same
-// key wait meanwhile.
+// If a request gets no answer, its outcome is unknown: the process died, the timeout passed, or the
+// connection broke. Skald then calls LookUp. If LookUp finds nothing, Skald calls Do again with the same key,
+// until there is an answer. So the provider must deduplicate by key, or LookUp must find the earlier work.
+// Meanwhile later messages of the same message key wait.
 type Call[TTx, T, TReq, TOut any] struct {
-	// At is the provider. Its timeout, circuit breaker and limit apply to all calls with the same provider.
+	// At is the provider. Its timeout, circuit breaker and limit apply to all calls with this provider.
 	At *Provider
 
 	// Intent returns the request and its key. The key must be the same each time that Intent runs for one
-	// message. Intent reads in tx; its writes are rolled back. The intent is stored only if no entity in
-	// Options.Transaction.Entities has changed meanwhile: name the entities that it depends on. With an empty
-	// key no request is sent, and the writes of Intent are committed like a handler's. Errors are treated
-	// like a handler's.
+	// message. Intent may read in tx; its writes are rolled back. With an empty key Skald sends no request,
+	// and commits the writes of Intent like those of a handler. Errors are treated like those of a handler.
+	//
+	// Skald stores the intent only if no entity in Options.Transaction.Entities has changed meanwhile. So
+	// Entities must return the entities that Intent depends on.
 	Intent func(ctx context.Context, tx TTx, m skald.Received[T]) (req TReq, key string, err error)
 
-	// Do sends the request. skald.Reject is a final refusal by the provider, which Settle receives. A refusal
-	// with events makes a dead letter: publish the events in Settle. skald.RetryAfter means "not now".
-	// skald.Permanent makes a dead letter. After any other error the outcome is unknown.
+	// Do sends the request. It returns skald.Reject for a final refusal by the provider, which Settle
+	// receives. A refusal with events makes a dead letter: publish the events in Settle. It returns
+	// skald.RetryAfter if the provider answers "not now". skald.Permanent makes a dead letter. After any
+	// other error the outcome is unknown.
 	Do func(ctx context.Context, req TReq, key string) (TOut, error)
 
 	// LookUp finds the earlier work under a key. It runs first if Do may have run before. If it finds
-	// nothing, Do runs again: the request may still be in progress. skald.Reject is as in Do. Nil means that
-	// the provider cannot be asked.
+	// nothing, Do runs again, because the earlier request may still be in progress. skald.Reject has the same
+	// meaning as in Do. LookUp is nil if the provider offers no lookup.
 	LookUp func(ctx context.Context, req TReq, key string) (out TOut, found bool, err error)
 
-	// Cancel voids a key, so that the provider does nothing under it later. Done reports that the work was
-	// done before. Cancel runs instead of Do if the message's effect is to be undone as soon as it is known.
-	// A lookup alone is not enough, because a paused sender may still resume. If Cancel is nil, Do runs again
-	// under the key, and its effect is undone then.
+	// Cancel voids a key, so that the provider never does work under it later. Done reports that the provider
+	// had already done the work. Cancel runs instead of Do if the saga will undo the effect of the message
+	// anyway. A lookup is not enough for that, because a paused sender may still resume. If Cancel is nil, Do
+	// runs again under the key, and then the effect is undone.
 	Cancel func(ctx context.Context, req TReq, key string) (out TOut, done bool, err error)
 
-	// Memory is how long the provider remembers keys, counted since the intent was stored, by the database's
-	// clock. After that Do does not run again: if LookUp finds nothing, the message becomes a dead letter for
-	// an operator. Default: forever.
+	// Memory is how long the provider remembers a key. The time starts when the intent was stored, by the
+	// database's clock. After it Do does not run again. If LookUp then finds nothing, the message becomes a
+	// dead letter for an operator. Default: forever.
 	Memory time.Duration
 
 	// Settle writes the consequences of the answer in tx, like any handler.
@@ -72,13 +76,13 @@ type Call[TTx, T, TReq, TOut any] struct {
 type Outcome[TOut any] struct {
 	Value   TOut
 	Refused bool   // the provider refused, or the key was voided in time
-	Reason  string // of the refusal
+	Reason  string // the reason of the refusal
 }
 
-// ErrForgotten is the error of a call without an answer that is older than Call.Memory.
+// ErrForgotten is the error of a call that has no answer and is older than Call.Memory.
 var ErrForgotten = errors.New("call: the provider may have forgotten the key: look it up there, then drop the message with that result, and carry out its consequences by hand")
 
-// errCancelled is the reason of a call with a key that was voided in time.
+// errCancelled is the reason of a call if its key was voided before the provider did the work.
 var errCancelled = errors.New("cancelled before it was done")
 
 // Limits of a stored call, in bytes.
@@ -87,8 +91,8 @@ const (
 	maxKey     = 255
 )
 
-// requested encodes a call for the store.
-func requested(req any, key string) (*store.Call, error) {
+// encodeCall encodes a call for the store.
+func encodeCall(req any, key string) (*store.Call, error) {
 	if len(key) > maxKey || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
 		return nil, skald.Permanent(fmt.Errorf("the key of the call %.40q is not UTF-8 text without NUL of at most %d bytes",
 			key, maxKey))
@@ -108,13 +112,13 @@ func requested(req any, key string) (*store.Call, error) {
 	return &store.Call{Key: key, Request: string(text)}, nil
 }
 
-// history is the knowledge about earlier attempts of a call.
+// history has the facts about earlier attempts of a call.
 type history struct {
 	begun     bool // it may have been made before
 	forgotten bool // the provider may not know the key any more
 }
 
-// ask runs the attempt and returns the encoded Outcome.
+// ask makes one attempt at the call and returns the encoded Outcome.
 func (c *Call[TTx, T, TReq, TOut]) ask(ctx context.Context, call store.Call, h history) (string, error) {
 	out, err := c.answer(ctx, call, h)
 	err = failure.Legible(err)
@@ -136,7 +140,7 @@ func (c *Call[TTx, T, TReq, TOut]) ask(ctx context.Context, call store.Call, h h
 	return string(m.Data), nil
 }
 
-// read decodes the request for one function, so that its changes do not reach another function.
+// read decodes the request again for each function, so that no function sees the changes of another.
 func (c *Call[TTx, T, TReq, TOut]) read(call store.Call) (req TReq, err error) {
 	if err := json.Unmarshal([]byte(call.Request), &req); err != nil {
 		return req, skald.Permanent(fmt.Errorf("read the request of the call: %w", err))
@@ -172,7 +176,7 @@ func (c *Call[TTx, T, TReq, TOut]) answer(ctx context.Context, call store.Call,
 	return c.Do(ctx, req, call.Key)
 }
 
-// Refused reports whether an encoded Outcome is a refusal, so that nothing was done.
+// Refused reports whether an encoded Outcome is a refusal, which means that the provider did nothing.
 func Refused(outcome string) bool {
 	var o struct{ Refused bool }
 	return json.Unmarshal([]byte(outcome), &o) == nil && o.Refused

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Endpoint is an operation of a provider, for sagas (saga.Call) and inboxes (New).
+// Endpoint is an operation of a provider. Pass it to saga.Call, or to New for an inbox.
 type Endpoint[TReq, TOut any] struct {
 	at     *Provider
 	do     func(ctx context.Context, req TReq, key string) (TOut, error)
@@ -17,34 +17,34 @@ type Endpoint[TReq, TOut any] struct {
 	memory time.Duration
 }
 
-// NewEndpoint returns an endpoint that sends requests by do. Call.Do lists the errors that do may return. The
-// provider must deduplicate by key, or WithLookup must find earlier work.
+// NewEndpoint returns an endpoint that sends requests with do. Call.Do lists the errors that do may return.
+// The provider must deduplicate by key, or WithLookup must find earlier work.
 func NewEndpoint[TReq, TOut any](at *Provider,
 	do func(ctx context.Context, req TReq, key string) (TOut, error)) Endpoint[TReq, TOut] {
 	return Endpoint[TReq, TOut]{at: at, do: do}
 }
 
-// WithLookup returns the endpoint with a function that finds earlier work under a key: see Call.LookUp.
+// WithLookup returns a copy of e with a function that finds earlier work under a key: see Call.LookUp.
 func (e Endpoint[TReq, TOut]) WithLookup(find func(ctx context.Context, req TReq,
 	key string) (out TOut, found bool, err error)) Endpoint[TReq, TOut] {
 	e.lookUp = find
 	return e
 }
 
-// WithCancel returns the endpoint with a function that voids a key: see Call.Cancel.
+// WithCancel returns a copy of e with a function that voids a key: see Call.Cancel.
 func (e Endpoint[TReq, TOut]) WithCancel(cancel func(ctx context.Context, req TReq,
 	key string) (out TOut, done bool, err error)) Endpoint[TReq, TOut] {
 	e.cancel = cancel
 	return e
 }
 
-// WithMemory returns the endpoint of a provider that remembers keys for this long: see Call.Memory.
+// WithMemory returns a copy of e for a provider that remembers keys for this time: see Call.Memory.
 func (e Endpoint[TReq, TOut]) WithMemory(memory time.Duration) Endpoint[TReq, TOut] {
 	e.memory = memory
 	return e
 }
 
-// Fault returns the reason for which no request can be made, or "".
+// Fault returns why e cannot send requests, or "" if it can.
 func (e Endpoint[TReq, TOut]) Fault() string {
 	if e.at == nil || e.do == nil {
 		return "its endpoint has no provider or no function: make it by call.NewEndpoint"
@@ -52,8 +52,9 @@ func (e Endpoint[TReq, TOut]) Fault() string {
 	return ""
 }
 
-// New returns the Call of a message at an endpoint. Request returns the request and its key. Settle writes
-// the consequences of the answer in tx. If Intent must read in the transaction, fill in a Call instead.
+// New returns a Call to an endpoint, for the handler of a message. Request returns the request and its key.
+// Settle writes the consequences of the answer in tx. If the request depends on data in the transaction, fill
+// in a Call instead.
 func New[TTx, T, TReq, TOut any](e Endpoint[TReq, TOut],
 	request func(m skald.Received[T]) (req TReq, key string),
 	settle func(ctx context.Context, tx TTx, m skald.Received[T],
@@ -66,7 +67,7 @@ func New[TTx, T, TReq, TOut any](e Endpoint[TReq, TOut],
 		}}
 }
 
-// InTx returns a call that uses no transaction as one for transactions of type TTx. It is for drivers.
+// InTx converts a call that uses no transaction to one for transactions of type TTx. It is for drivers.
 func InTx[TTx any](b Bound[any]) Bound[TTx] {
 	return Bound[TTx]{at: b.at, memory: b.memory, ask: b.ask, by: b.by,
 		Intend: func(ctx context.Context, tx TTx, m skald.Message) (*store.Call, error) {

@@ -14,13 +14,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Bound is a Call without type parameters, so that an owner can run calls of different types.
+// Bound is a Call without most of its type parameters, so that an owner can run calls of different types.
 type Bound[TTx any] struct {
-	// Intend is the first phase, in a transaction that the owner ends. It returns the call to store; the
-	// owner then rolls back other writes. Nil means that no request is needed, and the owner commits the
-	// writes.
+	// Intend runs the first phase, in a transaction that the owner ends. It returns the call to store, and
+	// the owner then rolls back all other writes. It returns nil if no request is needed, and the owner then
+	// commits the writes.
 	Intend func(ctx context.Context, tx TTx, m skald.Message) (*store.Call, error)
-	// Settle is the third phase, in the transaction that stores the outcome.
+	// Settle runs the third phase, in the transaction that stores the outcome.
 	Settle func(ctx context.Context, tx TTx, m skald.Message, outcome string) error
 
 	at     *Provider
@@ -29,10 +29,10 @@ type Bound[TTx any] struct {
 	by     By
 }
 
-// By describes the owner's component to a call.
+// By describes the component that owns a call.
 type By struct {
 	Name   string        // the consumer or saga, for the log
-	Retry  time.Duration // the delay if the provider's limit is reached
+	Retry  time.Duration // the wait if the provider's limit is reached
 	Now    func() time.Time
 	Logger *slog.Logger
 }
@@ -50,7 +50,7 @@ func Bind[TTx, T, TReq, TOut any](c Call[TTx, T, TReq, TOut], by By,
 			if err != nil || key == "" {
 				return nil, err
 			}
-			return requested(req, key)
+			return encodeCall(req, key)
 		},
 		Settle: func(ctx context.Context, tx TTx, m skald.Message, text string) error {
 			r, err := decode(ctx, m)
@@ -66,11 +66,11 @@ func Bind[TTx, T, TReq, TOut any](c Call[TTx, T, TReq, TOut], by By,
 	}
 }
 
-// Timeout returns how long a request of this call may take. An owner's lease must be longer.
+// Timeout returns how long a request of this call may take. The owner's lease must be longer.
 func (b Bound[TTx]) Timeout() time.Duration { return b.at.timeout }
 
-// Lease is how long no other process takes over the work of a call, counted from Since by the clock of this
-// process.
+// Lease is the time in which no other process takes over the work of a call. It starts at Since, by the clock
+// of this process.
 type Lease struct {
 	Since time.Time
 	For   time.Duration // without the time needed to store the answer
@@ -82,37 +82,41 @@ func (l Lease) age(now time.Time) time.Duration {
 	return max(now.Sub(l.Since), now.Round(0).Sub(l.Since.Round(0)))
 }
 
-// Timely reports whether a request that starts now ends before another process may take over the work.
+// Timely reports whether a request that starts now ends within the lease.
 func (b Bound[TTx]) Timely(l Lease) bool { return l.age(b.by.Now())+b.at.timeout <= l.For }
 
-// Owner is the work that a call belongs to: a message or a step of a saga. Before Make the owner has stored
-// the call, in an effect whose guards ensure that no other process has the work. A process that takes the
-// work over after a crash therefore finds the call and its key. Each method except Lease, Sending and GivesUp
-// ends the attempt, stores the result under the same guards, and returns the owner's own result.
+// Owner is a message or a step of a saga that a call belongs to. Before Make the owner has stored the call,
+// under guards that ensure that no other process has this work. So after a crash the next process finds the
+// call and its key.
+//
+// Each method except Lease, Sending and GivesUp ends the attempt. It stores the result under the same guards,
+// and returns the owner's own result.
 type Owner[R any] interface {
 	// Lease returns how long this process has the work.
 	Lease() Lease
-	// Sending is called directly before a request is sent. It may add to ctx; over is called when the request
-	// has ended.
+	// Sending is called directly before Make sends a request. It may add values to ctx. Make calls over after
+	// the request has ended.
 	Sending(ctx context.Context, timeout time.Duration) (with context.Context, over func())
 
-	// GivesUp reports whether Make fails if a request ignores its context. Otherwise Make waits for it.
+	// GivesUp reports whether Make fails if a request ignores its context. If GivesUp returns false, Make
+	// waits for the request.
 	GivesUp() bool
 
 	// Answered stores c.Outcome together with the writes of Settle, in one transaction. If that fails, it
-	// stores c with its outcome, so that the request is not sent again.
+	// stores only c with its outcome, so that no process sends the request again.
 	Answered(ctx context.Context, c store.Call) R
-	// Later stores the call for a later attempt: nothing was sent, or the provider answered "not now". It
-	// counts no failed attempt.
+	// Later stores the call for a later attempt, because no request was sent or the provider answered "not
+	// now". This does not count as a failed attempt.
 	Later(ctx context.Context, after time.Duration, err error) R
-	// Failed stores the call with a failed attempt.
+	// Failed stores the call and counts a failed attempt.
 	Failed(ctx context.Context, err error) R
-	// Late changes nothing: the lease is about to end, so another process may take over the work.
+	// Late changes nothing, because the lease is about to end and another process may then take over the
+	// work.
 	Late() R
 }
 
-// Make sends the request of a stored call, unless its outcome is known, and lets the owner store the result.
-// If begun is true, the request may have been sent before, by any process; LookUp then runs first.
+// Make sends the request of a stored call, unless its outcome is known. The owner then stores the result.
+// Begun reports that any process may have sent the request before; then LookUp runs first.
 func Make[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Call, begun bool) R {
 	if c.Outcome != "" {
 		return o.Answered(ctx, c)
@@ -132,10 +136,10 @@ func Make[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Cal
 		return o.Late()
 	}
 	h := history{begun: begun, forgotten: b.memory > 0 && c.Age+lease.age(b.by.Now()) >= b.memory}
-	outcome, goesOn, err := send(ctx, b, o, c, h)
-	if goesOn != nil { // it keeps its place at the provider while it runs
+	outcome, pending, err := send(ctx, b, o, c, h)
+	if pending != nil { // the request uses the provider's limit while it runs
 		go func() {
-			<-goesOn
+			<-pending
 			pass.Leave(true, b.by.Now())
 		}()
 		return o.Failed(ctx, &failure.UnknownError{Provider: b.at.name, Key: c.Key, Err: err})
@@ -164,12 +168,12 @@ func Make[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Cal
 	return o.Failed(ctx, &failure.UnknownError{Provider: b.at.name, Key: c.Key, Err: err})
 }
 
-// graceTime is how long a request may take after its timeout. Then Make no longer waits for it.
+// graceTime is how long Make waits for a request after its timeout.
 const graceTime = time.Second
 
-// send sends the request. If the request ignores its context, goesOn gets its result.
+// send sends the request. If the request ignores the end of its context, pending receives its result later.
 func send[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Call,
-	h history) (outcome string, goesOn <-chan error, err error) {
+	h history) (outcome string, pending <-chan error, err error) {
 	ctx, over := o.Sending(ctx, b.at.timeout)
 	ctx, cancel := context.WithTimeout(ctx, b.at.timeout)
 	defer cancel()

@@ -10,13 +10,13 @@ import (
 type ProviderOptions struct {
 	// Timeout is how long a request may take. Default 10 s.
 	Timeout time.Duration
-	// Limit bounds the requests of this process that are in progress at a time. Messages above it are
-	// parked for a moment. Default 8: half of the default workers of an inbox, so that a slow provider
-	// leaves workers free.
+	// Limit is how many requests of this process may be in progress at the same time. The inbox parks
+	// messages above it for a short time. Default 8: half of the default workers of an inbox, so that a slow
+	// provider does not occupy all workers.
 	Limit int
-	// Trip is the number of consecutive requests without an answer that opens the circuit breaker. No request
-	// is sent for Rest, then one as a probe. Messages are parked meanwhile, without a failed attempt.
-	// Defaults 10 and 5 s.
+	// Trip is the number of consecutive requests without an answer that opens the circuit breaker. Then no
+	// request is sent for the time Rest, and after it one request as a probe. Meanwhile messages are parked,
+	// without a failed attempt. Defaults 10 and 5 s.
 	Trip int
 	Rest time.Duration
 }
@@ -28,7 +28,7 @@ type Provider struct {
 	breaker *vitals.Breaker
 }
 
-// NewProvider returns a provider. The name is used in logs and errors.
+// NewProvider returns a provider. Logs and errors contain its name.
 func NewProvider(name string, o *ProviderOptions) *Provider {
 	d := ProviderOptions{}
 	if o != nil {

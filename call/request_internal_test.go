@@ -9,7 +9,7 @@ import (
 
 // A request that JSON would change is an error for good, and no call is made with other bytes.
 func TestRequestThatIsNotUTF8(t *testing.T) {
-	_, err := requested(map[string]string{"name": "caf\xe9"}, "k")
+	_, err := encodeCall(map[string]string{"name": "caf\xe9"}, "k")
 	if err == nil || failure.Of(err) != failure.Permanent || !strings.Contains(err.Error(), "not UTF-8") {
 		t.Errorf("it is stored: %v", err)
 	}
