@@ -1,3 +1,5 @@
+// This file checks requests against stored marks, and encodes the results that marks store.
+
 package once
 
 import (
@@ -17,8 +19,8 @@ const MaxResult = 64 << 10
 // MaxHeaders is the maximum size of encoded headers, in bytes.
 const MaxHeaders = 16 << 10
 
-// Judge compares a stored verdict with the fingerprint of the new payload. It returns store.Conflict if both
-// fingerprints are known and differ, otherwise v.Outcome. 0 means not known.
+// Judge returns the outcome of a stored verdict for a payload with this fingerprint. If both fingerprints are
+// known and differ, it returns store.Conflict, otherwise v.Outcome. A fingerprint of 0 is unknown.
 func Judge(v store.Verdict, fingerprint int64) store.Outcome {
 	if v.Fingerprint != 0 && fingerprint != 0 && v.Fingerprint != fingerprint {
 		return store.Conflict
@@ -39,7 +41,7 @@ func (q Request) check() error {
 	return nil
 }
 
-// ConflictError reports that an identity was used before with another payload.
+// ConflictError reports that an identity was used before, with another payload.
 type ConflictError struct {
 	Consumer string
 	store.Identity
@@ -51,8 +53,8 @@ func (e *ConflictError) Error() string {
 		e.Consumer, e.ID, e.Source)
 }
 
-// TooOldError reports that marks from the time of an identity may be deleted, so it is not known whether the
-// identity was used.
+// TooOldError reports that an identity is older than the retention of marks. Its mark may be deleted, so it
+// is unknown if the identity was used.
 type TooOldError struct {
 	Consumer string
 	store.Identity
@@ -64,8 +66,8 @@ func (e *TooOldError) Error() string {
 		e.Consumer, e.ID, e.Source)
 }
 
-// Encode returns a result in the form that is stored with a mark, and "" for nil. A nil codec means JSON. A
-// panic of the codec, or of v's own encoding, is returned as an error.
+// Encode encodes a result to store it with a mark. It returns "" for nil. A nil codec means JSON. If the
+// codec, or v's own encoding, panics, Encode returns an error.
 func Encode(ctx context.Context, codec skald.Codec, v any) (text string, err error) {
 	defer failure.Recover(&err)
 	if v == nil {
@@ -84,8 +86,8 @@ func Encode(ctx context.Context, codec skald.Codec, v any) (text string, err err
 	return string(m.Data), nil
 }
 
-// EncodeEmitted returns messages as one text, which is stored with the mark of the message that emitted them
-// (store.Mark.Emitted).
+// EncodeEmitted encodes messages as one text. The store keeps it with the mark of the message that emitted
+// them (store.Mark.Emitted).
 func EncodeEmitted(ms []skald.Message) (string, error) {
 	list := make([]json.RawMessage, len(ms))
 	for i := range ms {
@@ -99,7 +101,7 @@ func EncodeEmitted(ms []skald.Message) (string, error) {
 	return string(b), err
 }
 
-// DecodeEmitted decodes the text of EncodeEmitted, so that a repeat can emit the same messages again.
+// DecodeEmitted decodes the text of EncodeEmitted, so that a duplicate can emit the same messages again.
 func DecodeEmitted(text string) ([]skald.Message, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal([]byte(text), &list); err != nil {

@@ -1,7 +1,9 @@
-// Package once runs work once per key: a job, an HTTP request, a call of another service. The mark of the key
-// is committed together with the writes of the work. So a repeat gets the stored answer, and a crash leaves
-// both or nothing. Do and In run a function. Begin and Enter are the lower level, for callers that run the
-// work themselves.
+// Package once runs work once per key: a job, an HTTP request, a call of another service. It commits the mark
+// of the key together with the writes of the work. So a repeat gets the stored answer, and a crash leaves
+// both or neither.
+//
+// Do and In run a function. Begin and Enter are the lower level, for callers that run the work themselves.
+// Reserve is for work outside of Skald's transactions.
 //
 // # For drivers
 //
@@ -22,18 +24,20 @@ import (
 	"github.com/skald-go/skald/internal/lending"
 )
 
-// Do runs fn once for a key. It begins a transaction, runs fn in it, and commits fn's rows and messages, its
+// Do runs fn once for a key. It runs fn in a transaction, and commits the rows and messages of fn, its
 // result, and the mark that (scope, key) is done. Each later call with the same payload returns the stored
-// result, and replayed is true. The result is stored as JSON of at most 64 KiB, for the retention of marks
-// (30 days).
+// result, with replayed true. The result is stored as JSON of at most 64 KiB, for the retention of marks (30
+// days).
 //
-// If fn returns skald.Reject, its rows are rolled back. The refusal is stored with fn's result and the code
-// of a *Refusal. This call and each later one return both and a *RefusedError. After any other error nothing
-// is stored, and the next call runs fn again. A call with another payload returns a *ConflictError.
-// store.ErrBusy means that another call has the key in progress; try again. After an error of the commit, the
-// commit may have taken effect; the next call detects that.
+// If fn returns skald.Reject, Do rolls back the rows of fn. It stores the refusal with the result of fn and
+// the code of a *Refusal. This call and each later one return that result and a *RefusedError. After any
+// other error nothing is stored, and the next call runs fn again.
 //
-// Payload is bytes, a string, or a value that is encoded as JSON. A key that is a UUID of version 7 contains
+// A call with another payload returns a *ConflictError. If another call has the key in progress, Do returns
+// store.ErrBusy: try again. If the commit returns an error, it may have taken effect; the next call detects
+// that.
+//
+// Payload is bytes, a string, or a value that Do encodes as JSON. A key that is a UUID of version 7 contains
 // its time. If that is older than the retention of marks, Do returns a *TooOldError.
 func Do[TTx, R any](ctx context.Context, db Store[TTx], scope, key string, payload any,
 	fn func(ctx context.Context, tx TTx) (R, error)) (result R, replayed bool, err error) {
@@ -45,8 +49,8 @@ func Do[TTx, R any](ctx context.Context, db Store[TTx], scope, key string, paylo
 		func(ctx context.Context, run *Run[TTx]) (R, error) { return fn(ctx, run.Tx()) })
 }
 
-// DoRequest is Do for a complete Request, with a limit on the wait and entities that are locked in the same
-// round trip. DoRequest ends the run; fn must not.
+// DoRequest runs fn once, like Do, for a complete Request. A Request can limit the wait, and lock entities in
+// the same round trip. DoRequest ends the run; fn must not end it.
 func DoRequest[TTx, R any](ctx context.Context, db Store[TTx], q Request,
 	fn func(ctx context.Context, run *Run[TTx]) (R, error)) (result R, replayed bool, err error) {
 	t := begin(q.Scope)
@@ -62,10 +66,10 @@ func DoRequest[TTx, R any](ctx context.Context, db Store[TTx], q Request,
 	})
 }
 
-// In is Do within a transaction of the caller. The caller's other writes in it are committed or rolled back
-// together with the answer. After a *RefusedError commit, so that the refusal is stored; the rows of fn are
-// then stored, too. After any other error roll back. Concurrent calls of one key wait for each other's
-// commit.
+// In runs fn once, like Do, but within a transaction of the caller. The caller commits or rolls back the
+// answer together with its other writes. After a *RefusedError commit, so that the refusal is stored; this
+// also stores the rows of fn. After any other error roll back. Concurrent calls with one key wait for each
+// other's commit.
 func In[TTx, R any](ctx context.Context, db Store[TTx], tx TTx, scope, key string, payload any,
 	fn func(ctx context.Context, tx TTx) (R, error)) (result R, replayed bool, err error) {
 	q, err := request(scope, key, payload)
@@ -81,7 +85,7 @@ func In[TTx, R any](ctx context.Context, db Store[TTx], tx TTx, scope, key strin
 	return finish(ctx, run, t, func() (R, error) { return safely(ctx, tx, fn) })
 }
 
-// Refusal is a reason for skald.Reject with a code that is stored.
+// Refusal is a reason for skald.Reject with a code, which is stored.
 type Refusal struct {
 	Code int32
 	Err  error // the reason
@@ -90,12 +94,12 @@ type Refusal struct {
 func (e *Refusal) Error() string { return fmt.Sprint(e.Err) }
 func (e *Refusal) Unwrap() error { return e.Err }
 
-// RefusedError reports that fn refused the work, in this call or in an earlier one.
+// RefusedError reports that fn refused the work with skald.Reject, in this call or in an earlier one.
 type RefusedError struct {
 	Scope, Key string
 	Reason     string
-	Code       int32 // of a *Refusal; 0 if there is none
-	Err        error // the error of fn; only in the call that ran it
+	Code       int32 // the code of a *Refusal, or 0
+	Err        error // the error of fn; nil if an earlier call ran fn
 }
 
 func (e *RefusedError) Error() string {
@@ -153,7 +157,7 @@ func refuse[TTx, R any](ctx context.Context, run *Run[TTx], r R, err error,
 		Err: err}
 }
 
-// Replay decodes the stored answer of a Run in the form that Do returns: the result, and for a refusal a
+// Replay decodes the stored answer of a Run, and returns it as Do does: the result, and for a refusal a
 // *RefusedError.
 func Replay[R any](q Request, a Answer) (result R, err error) {
 	if a.Result != "" {

@@ -1,3 +1,5 @@
+// This file reserves a key by a lease, for work outside of Skald's transactions.
+
 package once
 
 import (
@@ -21,20 +23,20 @@ type Reserver interface {
 	Secret(ctx context.Context) ([]byte, error)
 }
 
-// Reservation is work under one key, outside of Skald's transactions. If it was done before, Answer returns
-// the stored answer. Otherwise do it now, before the lease ends, and call Finish or GiveBack.
+// Reservation is work under one key, outside of Skald's transactions. If the work was done before, Answer
+// returns the stored answer. Otherwise do it now, before the lease ends, and call Finish or GiveBack.
 type Reservation struct {
 	db       Reserver
 	request  Request
 	mark     store.Mark
 	reserved store.Reservation
-	found    *Answer // nil if not done yet
+	found    *Answer // the stored answer; nil if the work is not done
 }
 
 // InProgressError reports that another reservation has the key. It wraps store.ErrBusy.
 type InProgressError struct {
 	Scope, Key string
-	Left       time.Duration // of the other lease; 0 means that it is about to end
+	Left       time.Duration // the rest of the other lease; 0 if it is about to end
 }
 
 func (e *InProgressError) Error() string {
@@ -42,11 +44,12 @@ func (e *InProgressError) Error() string {
 }
 func (e *InProgressError) Unwrap() error { return store.ErrBusy }
 
-// Reserve reserves the key until the lease ends, in a commit of its own. It does not wait for another run. If
-// the database does not answer within Request.Wait plus one second, at most 10 s, it returns an error. After
-// a crash the key is free when the lease ends. If the work takes longer than the lease, another process may
-// do it concurrently; only one answer is stored. Errors: an *InProgressError, a *ConflictError, a
-// *TooOldError.
+// Reserve reserves the key until the lease ends, in a commit of its own. It does not wait for another run of
+// the key. If the database does not answer within Request.Wait plus one second, or within 10 s, it returns an
+// error. Other errors are an *InProgressError, a *ConflictError and a *TooOldError.
+//
+// After a crash the key is free when the lease ends. If the work takes longer than the lease, another process
+// may do it concurrently, but only one answer is stored.
 func Reserve(ctx context.Context, db Reserver, q Request, lease time.Duration) (*Reservation, error) {
 	if err := q.check(); err != nil {
 		return nil, err
@@ -58,10 +61,11 @@ func Reserve(ctx context.Context, db Reserver, q Request, lease time.Duration) (
 	m := q.mark(secret)
 	reservation := store.Reservation{Consumer: m.Consumer, Identity: m.Identity, Fingerprint: m.Fingerprint,
 		Token: rand.Text(), Lease: lease, Keep: m.Keep}
-	// If ctx ended during this commit, the key would stay reserved until the lease ends, without an owner.
-	patience := settling
+	// If ctx ended during this commit, the key would stay reserved until the lease ends, although no caller
+	// does the work.
+	patience := settleTimeout
 	if q.Wait > 0 {
-		patience = min(settling, q.Wait+time.Second)
+		patience = min(settleTimeout, q.Wait+time.Second)
 	}
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
@@ -83,7 +87,7 @@ func Reserve(ctx context.Context, db Reserver, q Request, lease time.Duration) (
 	return r, err
 }
 
-// Answer returns the stored answer. Done is false if the work is to be done now.
+// Answer returns the stored answer. If done is false, do the work now.
 func (r *Reservation) Answer() (a Answer, done bool) {
 	if r.found == nil {
 		return a, false
@@ -91,9 +95,9 @@ func (r *Reservation) Answer() (a Answer, done bool) {
 	return *r.found, true
 }
 
-// Finish stores the answer, inserts rows into the outbox, and frees the key. store.ErrLost means that nothing
-// was written. Either another process reserved the key after the lease, or an earlier Finish took effect;
-// call Look to find out.
+// Finish stores the answer, inserts rows into the outbox, and frees the key. It returns store.ErrLost if it
+// wrote nothing. Either another process reserved the key after the lease, or an earlier Finish took effect.
+// Call Look to find out.
 func (r *Reservation) Finish(ctx context.Context, a Answer, rows ...skald.Message) error {
 	if err := a.Fits(r.request); err != nil {
 		return err
@@ -102,7 +106,7 @@ func (r *Reservation) Finish(ctx context.Context, a Answer, rows ...skald.Messag
 	return r.end(ctx, "finish", store.Effect{Reservation: &r.reserved, Mark: &m, Rows: rows})
 }
 
-// GiveBack frees the key without an answer; the next call does the work. store.ErrLost means that this
+// GiveBack frees the key without an answer, so the next call does the work. It returns store.ErrLost if this
 // reservation no longer had the key.
 func (r *Reservation) GiveBack(ctx context.Context) error {
 	return r.end(ctx, "give back", store.Effect{Reservation: &r.reserved})
@@ -119,14 +123,14 @@ func (r *Reservation) end(ctx context.Context, doing string, e store.Effect) err
 	return nil
 }
 
-// Seer looks keys up. Each store.Driver implements it.
+// Seer is the part of a database that looks keys up. Each store.Driver implements it.
 type Seer interface {
 	Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error)
 	Secret(ctx context.Context) ([]byte, error)
 }
 
 // Look returns the stored answer of the key, if there is one. It takes one round trip and reserves nothing.
-// Errors: a *ConflictError.
+// If the key was used with another payload, it returns a *ConflictError.
 func Look(ctx context.Context, db Seer, q Request) (a Answer, done bool, err error) {
 	secret, err := db.Secret(ctx)
 	if err != nil {
@@ -158,7 +162,7 @@ func (a Answer) Fits(q Request) error {
 	return nil
 }
 
-// On returns m with the answer, for an Effect.
+// On returns a copy of m with the answer, for an Effect.
 func (a Answer) On(m store.Mark) store.Mark {
 	m.Code, m.Result, m.Headers = a.Code, a.Result, a.Headers
 	if a.Rejected {

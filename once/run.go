@@ -1,3 +1,5 @@
+// This file runs work under a key in a transaction, and stores the answer with it.
+
 package once
 
 import (
@@ -22,51 +24,51 @@ type Store[TTx any] interface {
 type Request struct {
 	Scope, Key string // must not be empty; scopes separate the keys of different kinds of work
 	Tenant     string // separates the keys of several users of one scope. Default: one user
-	Payload    []byte // must be equal for equal keys; only a keyed hash of it is stored
-	// Locks are entities that are locked with the key. Their versions are ignored. Default: none.
+	Payload    []byte // must be the same in each request with the key; only a keyed hash is stored
+	// Locks are entities to lock together with the key. Their versions are ignored. Default: none.
 	Locks []store.Lock
-	// Keep is how long an answer is kept, by the database's clock. After that, a key without a time is fresh,
-	// even if its row still exists. For a key that is a UUID of version 7, the answer is returned until its
-	// row is deleted. After that the key is too old. Default: the retention of marks.
+	// Keep is how long an answer is stored, by the database's clock. After that, a key without a time counts
+	// as new, even if its row still exists. If the key is a UUID of version 7, the answer is returned until
+	// its row is deleted. After that the key is too old. Default: the retention of marks.
 	Keep time.Duration
-	// Wait is how long to wait for another run of the key, then store.ErrBusy. Default 5 s; negative does not
-	// wait.
+	// Wait is how long to wait for another run of the key. After that the result is store.ErrBusy. Default 5
+	// s. A negative value means not to wait.
 	Wait time.Duration
 }
 
 func (q Request) String() string { return fmt.Sprintf("%s %.200q", q.Scope, q.Key) }
 
-// Answer is the stored result of a key, returned to each repeat.
+// Answer is the stored result of a key. Each repeat gets it.
 type Answer struct {
 	Rejected bool   // the work was refused: its rows were rolled back
-	Reason   string // of a rejection, cut to 1 KiB
+	Reason   string // the reason of a rejection, cut to 1 KiB
 	Code     int32
 	Result   string // encoded; at most MaxResult bytes
 	Headers  string // metadata of Result, encoded; at most MaxHeaders bytes
-	// Left is the rest of Request.Keep, by the database's clock, in a stored answer. 0 means that its scope
-	// has no retention of its own.
+	// Left is how long a stored answer is still kept, by the database's clock, if its request had a Keep. It
+	// is 0 if the request had none.
 	Left time.Duration
 }
 
-// Run is work under one key. If it was done before, Answer returns the stored answer. Otherwise do it now in
-// Tx, end the run once by Commit or Rollback, and defer Close.
+// Run is work under one key. If the work was done before, Answer returns the stored answer. Otherwise do it
+// now in Tx, and end the run with one call of Commit or Rollback. Defer Close.
 type Run[TTx any] struct {
 	db      Store[TTx]
 	request Request
 	mark    store.Mark
 	unit    store.Unit[TTx] // nil in a transaction of the caller
 	tx      TTx
-	locks   []store.Lock // as Request.Locks, with the versions in this transaction
-	found   *Answer      // nil if not done yet
+	locks   []store.Lock // Request.Locks with the versions in this transaction
+	found   *Answer      // the stored answer; nil if the work is not done
 	ended   bool
 }
 
-// settling limits the time of writes that must not depend on the caller's context.
-const settling = 10 * time.Second
+// settleTimeout limits the time of writes that must not depend on the caller's context.
+const settleTimeout = 10 * time.Second
 
 // Begin begins a transaction and locks the key in it. It returns store.ErrBusy if another run still has the
-// key after Request.Wait. It returns a *ConflictError if the key was used for another payload, and a
-// *TooOldError if marks of its time are deleted.
+// key after Request.Wait. It returns a *ConflictError if the key was used with another payload. It returns a
+// *TooOldError if the mark of the key may be deleted.
 func Begin[TTx any](ctx context.Context, db Store[TTx], q Request) (*Run[TTx], error) {
 	r, intake, err := claim(ctx, db, q)
 	if err != nil {
@@ -83,7 +85,7 @@ func Begin[TTx any](ctx context.Context, db Store[TTx], q Request) (*Run[TTx], e
 	return r, nil
 }
 
-// Enter is Begin in a transaction of the caller. Its commit stores the answer.
+// Enter locks the key, like Begin, in a transaction of the caller. The caller's commit stores the answer.
 func Enter[TTx any](ctx context.Context, db Store[TTx], tx TTx, q Request) (*Run[TTx], error) {
 	r, intake, err := claim(ctx, db, q)
 	if err != nil {
@@ -120,7 +122,7 @@ func (q Request) mark(secret []byte) store.Mark {
 		Outcome: store.Done, Fingerprint: fingerprint.Of(secret, q.Payload), Keep: q.Keep}
 }
 
-// read takes the stored verdict of the key. It returns true if there is nothing to do.
+// read reads the stored verdict of the key. It returns true if there is no work to do.
 func (r *Run[TTx]) read(found store.Found) (done bool, err error) {
 	v := found.Marks[0]
 	if v.Outcome == store.Fresh {
@@ -134,7 +136,7 @@ func (r *Run[TTx]) read(found store.Found) (done bool, err error) {
 	return true, err
 }
 
-// stored returns the answer of v, or the error that explains why m has none.
+// stored returns the answer of v, or the error that explains why there is none for m.
 func stored(v store.Verdict, m store.Mark) (*Answer, error) {
 	switch Judge(v, m.Fingerprint) {
 	case store.Conflict:
@@ -146,7 +148,7 @@ func stored(v store.Verdict, m store.Mark) (*Answer, error) {
 		Headers: v.Headers, Left: v.Left}, nil
 }
 
-// Answer returns the stored answer. Done is false if the work is to be done now.
+// Answer returns the stored answer. If done is false, do the work now.
 func (r *Run[TTx]) Answer() (a Answer, done bool) {
 	if r.found == nil {
 		return a, false
@@ -160,9 +162,10 @@ func (r *Run[TTx]) Locks() []store.Lock { return r.locks }
 // Tx returns the transaction for the work. If Begin began it, do not commit it.
 func (r *Run[TTx]) Tx() TTx { return r.tx }
 
-// Commit stores the answer and inserts rows into the outbox, in the transaction of the work. If Begin began
-// the transaction, it commits it. A rejection first rolls back the rows of the work; in a transaction of the
-// caller they stay. After an error the commit may have taken effect: call Begin again to find out.
+// Commit stores the answer and inserts rows into the outbox, in the transaction of the work. It also commits
+// the transaction, if Begin began it. For a rejection it first rolls back the rows of the work; in a
+// transaction of the caller these rows stay. After an error the commit may have taken effect: call Begin
+// again to find out.
 func (r *Run[TTx]) Commit(ctx context.Context, a Answer, rows ...skald.Message) error {
 	if err := a.Fits(r.request); err != nil {
 		r.Rollback(ctx)
@@ -186,7 +189,7 @@ func (r *Run[TTx]) store(ctx context.Context, m store.Mark, rows []skald.Message
 	case m.Outcome != store.Rejected:
 		return r.unit.Commit(ctx, answer)
 	}
-	// A refusal is stored only if the locked entities still have the versions on which it was based.
+	// The store accepts a refusal only if the locked entities still have the versions on which it was based.
 	applied, err := r.unit.Rollback(ctx, store.Effect{Mark: &m, Locks: r.locks, Rows: rows})
 	if err == nil && !applied[0] {
 		err = store.ErrBusy // another run was faster
@@ -194,28 +197,28 @@ func (r *Run[TTx]) store(ctx context.Context, m store.Mark, rows []skald.Message
 	return err
 }
 
-// Outage reports whether the work's error was caused by a failure of the transaction that is nobody's fault.
-// Call it before Commit or Rollback; see store.Unit. In a transaction of the caller it returns false.
+// Outage reports whether the transaction itself failed, so that the error is not the fault of the work. Call
+// it before Commit or Rollback; see store.Unit. In a transaction of the caller it returns false.
 func (r *Run[TTx]) Outage(ctx context.Context, err error) bool {
 	return r.unit != nil && r.unit.Outage(ctx, err)
 }
 
-// Close rolls back a run that was not ended, even if ctx has ended. Defer it: the work may panic, or call
-// runtime.Goexit.
+// Close rolls back a run that has not ended, even if ctx has ended. Defer it, because the work may panic or
+// call runtime.Goexit.
 func (r *Run[TTx]) Close(ctx context.Context) {
 	if r.ended || r.found != nil {
 		return
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	r.Rollback(end)
 }
 
-// Rollback ends a run without an answer: the next run of the key does the work. The caller must end a
-// transaction of its own.
+// Rollback ends a run without an answer, so the next run of the key does the work. In a transaction of the
+// caller, the caller must roll back.
 func (r *Run[TTx]) Rollback(ctx context.Context) {
 	r.ended = true
 	if r.unit != nil {
-		_, _ = r.unit.Rollback(ctx) // nothing of it is stored in any case
+		_, _ = r.unit.Rollback(ctx) // after an error nothing is stored either
 	}
 }

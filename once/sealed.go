@@ -11,17 +11,17 @@ import (
 	"github.com/skald-go/skald/internal/fingerprint"
 )
 
-// Sealed encrypts the answers of one request for a Cache. The encryption key is derived from the database's
+// Sealed encrypts the answers of one request for a Cache. It derives the encryption key from the database's
 // secret, the run of its server, and the scope, tenant, key and payload of the request. So a value that
 // decrypts is the complete answer that this database stored for this request. It cannot belong to another
 // key, another payload or a copied database. It cannot be older than a restart or a restore, which may have
-// lost commits. Readers of the cache cannot read answers.
+// lost commits. A reader of the cache cannot decrypt answers.
 type Sealed struct {
-	Key  string // of the entry in the cache
+	Key  string // key of the entry in the cache
 	aead cipher.AEAD
 }
 
-// Seal returns the encryption for the answer to q. Server is as in the function Seal.
+// Seal returns the encryption for the answer to q. Server has the same meaning as in the function Seal.
 func (q Request) Seal(secret []byte, server string) (*Sealed, error) {
 	m := q.mark(secret)
 	work := [][]byte{[]byte(m.Consumer), []byte(m.Source), []byte(m.ID)}
@@ -38,7 +38,8 @@ func (q Request) Seal(secret []byte, server string) (*Sealed, error) {
 	return &Sealed{Key: base64.RawURLEncoding.EncodeToString(name[:16]), aead: aead}, err
 }
 
-// Close returns the entry of a. It expires at until, also by the clock of the process that opens it.
+// Close encrypts a, and returns the entry for the cache. The entry expires at until, also by the clock of the
+// process that opens it.
 func (s *Sealed) Close(a Answer, until time.Time) Entry {
 	plain := binary.BigEndian.AppendUint64(nil, uint64(until.UnixMilli()))
 	plain = binary.BigEndian.AppendUint32(plain, uint32(a.Code))
@@ -56,7 +57,7 @@ func (s *Sealed) Close(a Answer, until time.Time) Entry {
 
 var errNotSealed = errors.New("once: this is no sealed answer")
 
-// Open decrypts a value of Close. It returns false for any other value, and for one that has expired.
+// Open decrypts a value of Close. It returns false for any other value, and for a value that has expired.
 func (s *Sealed) Open(value string, now time.Time) (a Answer, ok bool) {
 	plain, err := s.aead.Open(nil, nil, []byte(value), nil)
 	if err != nil || len(plain) < 13 {
@@ -75,7 +76,7 @@ func (s *Sealed) Open(value string, now time.Time) (a Answer, ok bool) {
 	return a, true
 }
 
-// cut removes the first part of plain.
+// cut splits plain into its first part and the rest.
 func cut(plain []byte) (part string, rest []byte, err error) {
 	if len(plain) < 4 {
 		return "", nil, errNotSealed

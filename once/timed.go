@@ -9,11 +9,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// timed measures one call of Do or In.
+// timed measures one call of Do or In, and classifies its result for metrics.
 type timed struct {
 	scope  string
 	began  time.Time
-	undone bool // by an error of the work itself
+	undone bool // the work returned an error
 }
 
 func begin(scope string) *timed { return &timed{scope: scope, began: time.Now()} }
@@ -54,7 +54,7 @@ func (t *timed) outcome(replayed bool, err error) string {
 
 // tooLargeError reports that an answer is too large to store.
 type tooLargeError struct {
-	what         string // the subject, with its verb
+	what         string // subject and verb of the sentence
 	bytes, limit int
 }
 
