@@ -1,3 +1,5 @@
+// This file encodes answers for the database, decodes them, and sends them to clients.
+
 package httpidem
 
 import (
@@ -20,21 +22,21 @@ type answer struct {
 	code       int
 	header     http.Header
 	body       []byte
-	reason     string // of a refusal; empty if there is none
+	reason     string // the reason of a refusal; empty if there is none
 	rejected   bool
 	stored     bool // it is stored under the key
-	replayed   bool // it was stored before
+	replayed   bool // an earlier request stored it
 	lost       bool // the body was too large to be sent
-	unknown    bool // the request was done, and its answer is not stored
+	unknown    bool // the request was done, but its answer is not stored
 	dropped    int64
-	negotiated bool         // its client accepted its Content-Encoding
+	negotiated bool         // the client accepted its Content-Encoding
 	instance   string       // the URL to read instead of a body that is not stored
-	kept       *once.Answer // as it is stored; nil if it is not stored, or not known
+	kept       *once.Answer // the stored form; nil if it is not stored, or unknown
 	outcome    string       // for metrics; empty means that the fields above determine it
 }
 
-// beside has the parts of an answer that are stored as JSON, in addition to code and body.
-type beside struct {
+// metadata has the parts of an answer that are stored as JSON, in addition to code and body.
+type metadata struct {
 	Header http.Header `json:"header,omitempty"`
 	// Raw has headers that are not UTF-8, which JSON would change.
 	Raw map[string][][]byte `json:"raw,omitempty"`
@@ -45,7 +47,7 @@ type beside struct {
 	Negotiated bool `json:"negotiated,omitempty"`
 }
 
-// storable returns true if an answer with this status is stored. With 401, 403, 408, 409, 425, 429 and 5xx
+// storable reports whether an answer with this status is stored. With 401, 403, 408, 409, 425, 429 and 5xx
 // the request was not done, and may succeed later.
 func storable(code int) bool {
 	switch code {
@@ -56,7 +58,8 @@ func storable(code int) bool {
 	return code >= 200 && code < 500
 }
 
-// keepable returns h without headers that belong to one exchange, with canonical names.
+// keepable returns the headers of h that can be stored, with canonical names. It omits headers that belong to
+// one exchange.
 func keepable(h http.Header) http.Header {
 	out := http.Header{}
 	for _, name := range slices.Sorted(maps.Keys(h)) {
@@ -73,11 +76,10 @@ func keepable(h http.Header) http.Header {
 	return out
 }
 
-// keep returns a in the form that is stored. It leaves out a body or headers that are too large, and stores
-// that fact.
+// keep returns the stored form of a. If the body or the headers are too large, it stores their size instead.
 func (a *answer) keep(path string) (once.Answer, error) {
 	out := once.Answer{Rejected: a.rejected, Reason: a.reason, Code: int32(a.code), Result: string(a.body)}
-	more := besideOf(keepable(a.header))
+	more := newMetadata(keepable(a.header))
 	more.Negotiated = a.negotiated
 	text, err := more.encode()
 	if err != nil {
@@ -88,7 +90,7 @@ func (a *answer) keep(path string) (once.Answer, error) {
 		return out, nil
 	}
 	out.Result = ""
-	more = beside{Dropped: max(a.dropped, int64(len(a.body)), 1), Instance: more.Header.Get("Location")}
+	more = metadata{Dropped: max(a.dropped, int64(len(a.body)), 1), Instance: more.Header.Get("Location")}
 	for _, more.Instance = range []string{cmp.Or(more.Instance, path), path, ""} { // the first that fits
 		if text, err = more.encode(); err != nil || len(text) <= once.MaxHeaders {
 			break
@@ -99,23 +101,24 @@ func (a *answer) keep(path string) (once.Answer, error) {
 	return out, err
 }
 
-// encode returns b as JSON without HTML escapes, so that no character of a client takes six bytes.
-func (b beside) encode() ([]byte, error) {
+// encode returns m as JSON without HTML escapes, because an escape would store one character as six bytes.
+func (m metadata) encode() ([]byte, error) {
 	var text bytes.Buffer
 	j := json.NewEncoder(&text)
 	j.SetEscapeHTML(false)
-	if err := j.Encode(b); err != nil {
+	if err := j.Encode(m); err != nil {
 		return nil, fmt.Errorf("encode headers: %w", err)
 	}
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
-// Scope returns the consumer of the marks of an endpoint. Import stored answers under this name.
+// Scope returns the consumer of the marks of an endpoint. Use it as the consumer when you import stored
+// answers.
 func Scope(name string) string { return "http:" + name }
 
 // Answered returns an answer as an endpoint stores it, for inbox.Import. Use it for answers in a table of
-// your own. A Location header is the URL to read if the body is too large to be stored. It returns an error
-// for an answer that an endpoint would not store, because its request may be done again.
+// your own. If the body is too large to be stored, a Location header is the URL to read instead. Answered
+// returns an error for a status that an endpoint never stores, because its request may be done again.
 func Answered(code int, header http.Header, body []byte) (once.Answer, error) {
 	if !storable(code) {
 		return once.Answer{},
@@ -131,18 +134,18 @@ func Answered(code int, header http.Header, body []byte) (once.Answer, error) {
 	return a.keep("")
 }
 
-// token returns true for a valid header name.
+// token reports whether name is a valid header name.
 func token(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
 		return c <= ' ' || c > '~' || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", c)
 	})
 }
 
-// restore decodes an answer that keep encoded.
+// restore decodes an answer that keep has encoded.
 func restore(kept once.Answer) (answer, error) {
 	a := answer{code: int(kept.Code), body: []byte(kept.Result), rejected: kept.Rejected, reason: kept.Reason,
 		stored: true, replayed: true, kept: &kept}
-	var more beside
+	var more metadata
 	if kept.Headers != "" {
 		if err := json.Unmarshal([]byte(kept.Headers), &more); err != nil {
 			return a, fmt.Errorf("read the headers of a stored answer: %w", err)
@@ -152,15 +155,15 @@ func restore(kept once.Answer) (answer, error) {
 	a.negotiated = more.Negotiated
 	switch {
 	case a.code != 0:
-	case len(a.body) == 0 && !a.rejected: // a mark of an import, or of a handler that ended its transaction
+	case len(a.body) == 0 && !a.rejected: // the mark of an import, or of a handler that ended its transaction
 		a.unknown = true
-	default: // stored by once.Do
+	default: // once.Do has stored it
 		a.code = http.StatusOK
 	}
 	return a, nil
 }
 
-// equals returns true if a client sees no difference.
+// equals reports whether a and b are the same for a client.
 func (a answer) equals(b answer) bool { return a.code == b.code && bytes.Equal(a.body, b.body) }
 
 // send writes a to w.
@@ -178,8 +181,9 @@ func (a answer) send(w http.ResponseWriter) {
 	}
 }
 
-// merged returns the values of a header from outer middleware and from the handler. List headers have both.
-// For other headers the value of the handler replaces the other one, as without an endpoint.
+// merged returns the values of a header that outer middleware and the handler have set. Headers that are
+// lists get both values. For other headers the value of the handler replaces the outer one, as without an
+// endpoint.
 func merged(name string, outer, own []string) []string {
 	switch http.CanonicalHeaderKey(name) {
 	case "Vary", "Set-Cookie", "Link", "Via", "Warning", "Allow", "Access-Control-Expose-Headers",
@@ -196,10 +200,11 @@ func merged(name string, outer, own []string) []string {
 	return out
 }
 
-// errLength reports an answer with a wrong Content-Length, which a proxy would cut off or wait for.
+// errLength reports an answer with a wrong Content-Length. A proxy would cut such an answer off, or wait for
+// more.
 var errLength = errors.New("httpidem: the handler wrote another number of bytes than its Content-Length: its source may have broken off")
 
-// declared returns an error for a Content-Length other than written.
+// declared returns an error if the Content-Length in h is not written.
 func declared(h http.Header, written int64) error {
 	n, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
 	if err != nil || n < 0 || n == written { // net/http ignores an invalid length
@@ -208,7 +213,7 @@ func declared(h http.Header, written int64) error {
 	return fmt.Errorf("%w: %d bytes declared, %d written", errLength, n, written)
 }
 
-// replay writes a stored answer again.
+// replay sends a stored answer again. If the answer cannot be sent, it sends a problem that explains why.
 func (a answer) replay(w http.ResponseWriter, r *http.Request) {
 	if a.negotiated && !accepts(r.Header, a.header) {
 		coding := strings.Join(a.header.Values("Content-Encoding"), ", ")
@@ -236,7 +241,7 @@ func (a answer) replay(w http.ResponseWriter, r *http.Request) {
 	a.send(w)
 }
 
-// bodyAllowed returns true if a response with this status has a body.
+// bodyAllowed reports whether a response with this status may have a body.
 func bodyAllowed(code int) bool {
 	return code >= 200 && code != http.StatusNoContent && code != http.StatusNotModified
 }

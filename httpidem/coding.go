@@ -1,3 +1,5 @@
+// This file compares the Content-Encoding of a stored answer with a request's Accept-Encoding.
+
 package httpidem
 
 import (
@@ -6,8 +8,8 @@ import (
 	"strings"
 )
 
-// accepts returns true if a request accepts the Content-Encoding of an answer. A request without
-// Accept-Encoding accepts none, because most clients without it cannot decode one.
+// accepts reports whether a request accepts the Content-Encoding of an answer. A request without
+// Accept-Encoding accepts no encoding, because most clients that omit it cannot decode one.
 func accepts(request, answer http.Header) bool {
 	wanted := map[string]bool{}
 	for part := range strings.SplitSeq(strings.Join(request.Values("Accept-Encoding"), ","), ",") {
@@ -28,7 +30,7 @@ func accepts(request, answer http.Header) bool {
 	return true
 }
 
-// refusedBy returns true if the parameters of a coding have the weight 0.
+// refusedBy reports whether the parameters of an encoding have the weight 0.
 func refusedBy(params string) bool {
 	for param := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(param, "=")
@@ -40,7 +42,7 @@ func refusedBy(params string) bool {
 	return false
 }
 
-// negotiates returns true if an answer to r has a Content-Encoding that r accepts.
+// negotiates reports whether an answer to r has a Content-Encoding that r accepts.
 func negotiates(r *http.Request, answer http.Header) bool {
 	return answer.Get("Content-Encoding") != "" && accepts(r.Header, answer)
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Requests with the same key in one process wait for the first. They occupy no connection, and get its
-// answer from memory after its commit. Across processes the database decides.
+// In one process, requests with the same key wait for the first one. They use no database connection
+// meanwhile. After its commit they get its answer from memory. Between processes the database decides.
 
 type flightKey struct{ tenant, key string }
 
-// flight is a request in progress.
+// flight is a request in progress that other requests with the same key wait for.
 type flight struct {
 	key    flightKey
 	print  [sha256.Size]byte
-	landed chan struct{}
+	ended  chan struct{}
 	once   sync.Once
-	answer *answer // the stored answer; nil if another request must try
+	answer *answer // the stored answer; nil if there is none, so another request must run
 }
 
 type flights struct {
@@ -33,10 +33,10 @@ func newFlights() flights {
 	return flights{mu: &sync.Mutex{}, up: map[flightKey]*flight{}, recent: &recent{}}
 }
 
-// lead makes q the request that is done. If another request with the same payload has just stored its
-// answer, lead returns that answer. It returns store.ErrBusy if another request still has the key after
-// wait.
-func (f flights) lead(ctx context.Context, q *asked, wait time.Duration) (*flight, *answer, error) {
+// join makes q the request that runs, unless another request with the key is in progress. In that case it
+// waits. If the other request has the same payload and stores its answer, join returns that answer. If the
+// other request still has the key after wait, join returns store.ErrBusy.
+func (f flights) join(ctx context.Context, q *keyedRequest, wait time.Duration) (*flight, *answer, error) {
 	print := sha256.Sum256(q.request.Payload)
 	timer := time.NewTimer(max(wait, 0))
 	defer timer.Stop()
@@ -44,7 +44,7 @@ func (f flights) lead(ctx context.Context, q *asked, wait time.Duration) (*fligh
 		f.mu.Lock()
 		was := f.up[q.flightKey]
 		if was == nil {
-			mine := &flight{key: q.flightKey, print: print, landed: make(chan struct{})}
+			mine := &flight{key: q.flightKey, print: print, ended: make(chan struct{})}
 			f.up[q.flightKey] = mine
 			f.mu.Unlock()
 			return mine, nil, nil
@@ -54,7 +54,7 @@ func (f flights) lead(ctx context.Context, q *asked, wait time.Duration) (*fligh
 			return nil, nil, store.ErrBusy
 		}
 		select {
-		case <-was.landed:
+		case <-was.ended:
 			if was.answer != nil && was.print == print {
 				again := *was.answer
 				again.header, again.replayed, again.outcome = keepable(again.header), true, ""
@@ -68,8 +68,8 @@ func (f flights) lead(ctx context.Context, q *asked, wait time.Duration) (*fligh
 	}
 }
 
-// land ends a flight, with the answer if it is stored. Later calls have no effect.
-func (f flights) land(one *flight, a answer) {
+// end ends a flight. If a is stored, the waiting requests get it. Later calls have no effect.
+func (f flights) end(one *flight, a answer) {
 	one.once.Do(func() {
 		f.mu.Lock()
 		if a.stored {
@@ -78,21 +78,21 @@ func (f flights) land(one *flight, a answer) {
 		}
 		delete(f.up, one.key)
 		f.mu.Unlock()
-		close(one.landed)
+		close(one.ended)
 	})
 }
 
-// answered returns true if this process has recently seen an answer for the key.
+// answered reports whether this process has recently seen an answer for the key.
 func (f flights) answered(key flightKey) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.recent.has(key)
 }
 
-// recent stores the last few thousand keys.
+// recent has the last few thousand keys with an answer, in two generations.
 type recent struct{ young, old map[flightKey]struct{} }
 
-const generation = 4096
+const generation = 4096 // keys
 
 func (r *recent) add(key flightKey) {
 	if len(r.young) >= generation {

@@ -1,3 +1,5 @@
+// This file has the cache in front of the database, and checks the options.
+
 package httpidem
 
 import (
@@ -15,20 +17,20 @@ import (
 )
 
 const (
-	mostCached = 8 << 10         // maximum size of a cached answer, sealed, in bytes
-	sure       = 5 * time.Second // how long a known server run stays valid
-	unknownAge = time.Minute     // how long an answer of unknown age is cached, because its mark may soon expire
-	patience   = time.Second     // the limit of a query for the run, and the pause after a failed one
+	mostCached = 8 << 10         // maximum size of a cached answer, encrypted, in bytes
+	runValid   = 5 * time.Second // how long a known run of the database server is trusted
+	unknownAge = time.Minute     // how long to cache an answer of unknown age: its mark may expire soon
+	runTimeout = time.Second     // the time limit of a query for the run, and the pause after a failed one
 )
 
-// Runner returns the current run of the database server, and the retention of marks. Each store.Driver
-// implements it.
+// Runner is the part of a database that returns the current run of its server, and the retention of marks.
+// Each store.Driver implements it.
 type Runner interface {
 	store.StatusReader
 	SyncConsumer(ctx context.Context, a store.SyncRequest) (store.SyncResult, error)
 }
 
-// Check returns an error for invalid options. Call it at the start of your service. Nil options are valid.
+// Check returns an error if the options are invalid. Call it when your service starts. Nil options are valid.
 // An endpoint with invalid options answers each request with 500.
 func Check(ctx context.Context, db Runner, o *Options) error {
 	if o == nil {
@@ -70,29 +72,29 @@ func Check(ctx context.Context, db Runner, o *Options) error {
 	return nil
 }
 
-// front is the cache in front of the database. Each entry is sealed with the server run that was known
-// before the statement that committed or read the answer. If a failover or a restore loses a commit, the
-// next run does not find its entry.
+// front is the cache in front of the database. It encrypts each entry with the run of the database server
+// that was known before the statement that committed or read the answer. If a failover or a restore loses a
+// commit, the run changes, and the entry of that commit is not found any more.
 type front struct {
 	cache once.Cache
 	db    Runner
 	keep  time.Duration
 	names gather[string, string]
 
-	looking chan struct{} // holds a token while a request queries the run
-	mu      sync.Mutex
-	run     string
-	seen    time.Time // when the last query began
-	failed  time.Time // when a query last failed; guarded by looking
-	session string    // replaces the run of a database without a server
+	querying chan struct{} // has a token while a request queries the run
+	mu       sync.Mutex
+	run      string
+	seen     time.Time // when the last query began
+	failed   time.Time // when a query last failed; guarded by looking
+	session  string    // used instead of the run if the database has no server
 }
 
-// newFront returns nil without a cache.
+// newFront returns nil if cache is nil.
 func newFront(cache once.Cache, db Runner, keep time.Duration) *front {
 	if cache == nil {
 		return nil
 	}
-	f := &front{cache: cache, db: db, keep: keep, looking: make(chan struct{}, 1), session: rand.Text()}
+	f := &front{cache: cache, db: db, keep: keep, querying: make(chan struct{}, 1), session: rand.Text()}
 	f.names.ask = func(ctx context.Context, keys []string) ([]string, error) {
 		values := cache.Get(ctx, keys)
 		if len(values) != len(keys) {
@@ -103,16 +105,17 @@ func newFront(cache once.Cache, db Runner, keep time.Duration) *front {
 	return f
 }
 
-// slot is the place of an answer in the cache. Nil means that it is not cached.
+// slot is the key of an answer in the cache, with its encryption. A nil slot means that the answer is not
+// cached.
 type slot struct {
 	*once.Sealed
 	began time.Time
 }
 
-// get returns the cached answer, or the slot for it. After any error of the cache or the database it
-// returns a miss, and the database decides.
+// get returns the cached answer, or the slot for it. After an error of the cache or the database it returns a
+// miss, and the database decides.
 func (f *front) get(ctx context.Context, secret func(context.Context) ([]byte, error),
-	q *asked) (kept once.Answer, hit bool, at *slot) {
+	q *keyedRequest) (kept once.Answer, hit bool, at *slot) {
 	if f == nil {
 		return kept, false, nil
 	}
@@ -138,8 +141,8 @@ func (f *front) get(ctx context.Context, secret func(context.Context) ([]byte, e
 	return kept, hit, at
 }
 
-// put caches a committed answer, which this request stored or read. The entry must not outlive the answer
-// in the database.
+// put caches a committed answer, which this request stored, or read if read is true. The entry must expire
+// before the answer in the database does.
 func (f *front) put(at *slot, kept once.Answer, read bool) {
 	if at == nil {
 		return
@@ -152,7 +155,7 @@ func (f *front) put(at *slot, kept once.Answer, read bool) {
 		return
 	case read && kept.Left > 0:
 		stays = min(stays, kept.Left)
-	case read: // with the retention of marks its age is not known
+	case read: // the scope has no Keep, so the age of the answer is unknown
 		stays = min(stays, unknownAge)
 	}
 	if e := at.Close(kept, at.began.Add(stays)); len(e.Value) <= mostCached {
@@ -160,7 +163,7 @@ func (f *front) put(at *slot, kept once.Answer, read bool) {
 	}
 }
 
-// forget makes the next request query the server run again, after an outage of the database.
+// forget makes the next request query the run again. It is called after an outage of the database.
 func (f *front) forget() {
 	if f != nil {
 		f.mu.Lock()
@@ -171,29 +174,29 @@ func (f *front) forget() {
 
 var errUnknown = errors.New("httpidem: the run of the database's server is not known")
 
-// server returns the recent run of the database server.
+// server returns the run of the database server. The result may be as old as runValid.
 func (f *front) server(ctx context.Context) (string, error) {
 	if run, ok := f.known(); ok {
 		return run, nil
 	}
 	select {
-	case f.looking <- struct{}{}:
-		defer func() { <-f.looking }()
+	case f.querying <- struct{}{}:
+		defer func() { <-f.querying }()
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
 	switch run, ok := f.known(); { // another request may have queried it meanwhile
 	case ok:
 		return run, nil
-	case time.Since(f.failed) < patience:
+	case time.Since(f.failed) < runTimeout:
 		return "", errUnknown
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	began := time.Now()
 	got, err := f.db.SyncConsumer(ctx, store.SyncRequest{Consumer: "http"})
 	if err != nil {
-		f.failed = time.Now() // this goroutine holds looking
+		f.failed = time.Now() // this goroutine has the token of querying
 		return "", err
 	}
 	f.mu.Lock()
@@ -205,5 +208,5 @@ func (f *front) server(ctx context.Context) (string, error) {
 func (f *front) known() (string, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.run, !f.seen.IsZero() && time.Since(f.seen) < sure
+	return f.run, !f.seen.IsZero() && time.Since(f.seen) < runValid
 }

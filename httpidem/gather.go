@@ -1,3 +1,5 @@
+// This file combines the queries of many requests into one call.
+
 package httpidem
 
 import (
@@ -10,19 +12,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const mostGathered = 100 // maximum number of questions in one call
+const mostGathered = 100 // maximum number of queries in one call
 
-// gather answers the questions of many requests in one call. Questions that arrive during a call share the
-// next one.
+// gather combines the queries of many requests into one call. Queries that arrive during a call share the
+// next call.
 type gather[Q, A any] struct {
 	ask     func(ctx context.Context, all []Q) ([]A, error)
-	within  time.Duration // limits one call; 0 means finishing
+	within  time.Duration // the time limit of one call; 0 means finishTimeout
 	mu      sync.Mutex
 	waiting []*question[Q, A]
 	busy    bool
 }
 
-// question is the question of one request.
+// question is the query of one request.
 type question[Q, A any] struct {
 	q    Q
 	a    A
@@ -30,7 +32,7 @@ type question[Q, A any] struct {
 	done chan struct{}
 }
 
-// one answers q together with others.
+// one returns the answer to q. It sends q together with the queries of other requests.
 func (g *gather[Q, A]) one(ctx context.Context, q Q) (a A, err error) {
 	mine := &question[Q, A]{q: q, done: make(chan struct{})}
 	g.mu.Lock()
@@ -48,7 +50,7 @@ func (g *gather[Q, A]) one(ctx context.Context, q Q) (a A, err error) {
 	}
 }
 
-// run answers questions until none is waiting.
+// run makes calls until no query waits.
 func (g *gather[Q, A]) run() {
 	for {
 		g.mu.Lock()
@@ -65,7 +67,7 @@ func (g *gather[Q, A]) run() {
 		for i, one := range batch {
 			all[i] = one.q
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(g.within, finishing))
+		ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(g.within, finishTimeout))
 		got, err := g.ask(ctx, all)
 		cancel()
 		for i, one := range batch {
@@ -77,7 +79,7 @@ func (g *gather[Q, A]) run() {
 	}
 }
 
-// seer looks up keys of one endpoint, for many requests in one call.
+// seer looks up the keys of one endpoint, for many requests in one call.
 type seer struct {
 	once.Seer
 	keys gather[store.Identity, store.Verdict]
@@ -92,7 +94,7 @@ func newSeer(db once.Seer, scope string, within time.Duration) *seer {
 	return s
 }
 
-// Seen looks up one key together with others. It looks up several keys directly.
+// Seen looks up keys. If there is only one key, it combines this query with those of other requests.
 func (s *seer) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
 	if len(ids) != 1 {
 		return s.Seer.Seen(ctx, consumer, ids)

@@ -1,3 +1,5 @@
+// This file has the endpoints with a transaction: Handle, and the types of its handlers.
+
 package httpidem
 
 import (
@@ -32,7 +34,7 @@ type Request[In any] struct {
 	Locks         []store.Lock // the locked Options.Entities, with their versions in this transaction
 }
 
-// Reply is the result of a handler. Body is sent as JSON, or unchanged if it is []byte.
+// Reply is the result of a handler. Body is encoded as JSON; a []byte is sent unchanged.
 type Reply[Out any] struct {
 	Code   int // default 200
 	Header http.Header
@@ -52,34 +54,39 @@ func Accepted[Out any](body Out, location string) Reply[Out] {
 	return Reply[Out]{Code: http.StatusAccepted, Header: http.Header{"Location": {location}}, Body: body}
 }
 
-// Handler does a request in tx. It must not commit tx. A reply with 2xx, 3xx or 4xx commits its rows, its
-// messages and the reply. A reply with 401, 403, 408, 409, 425, 429 or 5xx rolls back and is not stored.
-// skald.Reject and Refuse roll back, and are stored. A *Problem rolls back, and is sent. Any other error
-// rolls back: the answer is 503 during an outage of the database, and otherwise 500.
+// Handler does a request in tx. It must not commit tx. The result determines the outcome:
+//
+//   - A reply with 2xx, 3xx or 4xx commits the rows and messages of the handler, and stores the reply.
+//   - A reply with 401, 403, 408, 409, 425, 429 or 5xx rolls back, and is not stored.
+//   - skald.Reject and Refuse roll back, and store the refusal.
+//   - A *Problem rolls back, and is sent but not stored.
+//   - Any other error rolls back. The answer is 503 during an outage of the database, and otherwise 500.
 type Handler[TTx, In, Out any] func(ctx context.Context, tx TTx, q Request[In]) (Reply[Out], error)
 
-// Handle returns an idempotent endpoint for fn. The name and the tenant are the scope of a key, so give
-// each endpoint its own name. In is decoded from JSON. Another Content-Type is answered with 415, and an
-// invalid body with 400; neither is stored. If In is []byte, the handler gets the body unchanged. If In is
-// struct{}, the body must be empty. An answer above 64 KiB is sent, but only the fact is stored: a repeat
-// is answered with 409.
+// Handle returns an idempotent endpoint for fn. The name and the tenant are the scope of a key, so give each
+// endpoint its own name.
+//
+// In is decoded from JSON. The endpoint answers another Content-Type with 415, and an invalid body with 400;
+// it stores neither answer. If In is []byte, the handler receives the body unchanged. If In is struct{}, the
+// body must be empty. If an answer is larger than 64 KiB, the endpoint sends it, but stores only its size. It
+// answers a repeat with 409.
 func Handle[TTx, In, Out any](db Store[TTx], name string, tenant Tenant, o *Options,
 	fn Handler[TTx, In, Out]) http.Handler {
-	d := newDoor(name, tenant, o, db)
+	ep := newEndpoint(name, tenant, o, db)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d.serve(w, r, func(ctx context.Context, q *asked) (answer, error) {
+		ep.serve(w, r, func(ctx context.Context, q *keyedRequest) (answer, error) {
 			in := Request[In]{Request: r, Key: q.key, Tenant: q.tenant}
 			if err := decode(r, q.body, &in.Body); err != nil {
 				return answer{outcome: telemetry.KeyInvalid}, err
 			}
-			if err := d.about(r, q); err != nil {
+			if err := ep.addEntities(r, q); err != nil {
 				return answer{}, err
 			}
-			ctx, began, cancel := d.patiently(ctx)
+			ctx, began, cancel := ep.untilOutage(ctx)
 			defer cancel()
 			run, err := once.Begin(ctx, db, q.request)
 			if began(); err != nil {
-				return answer{}, silent(ctx, err)
+				return answer{}, asOutage(ctx, err)
 			}
 			in.Locks = run.Locks()
 			if kept, done := run.Answer(); done {
@@ -90,22 +97,22 @@ func Handle[TTx, In, Out any](db Store[TTx], name string, tenant Tenant, o *Opti
 				name, ID: q.key})
 			reply, err := safely(lent, run.Tx(), in, fn)
 			if err != nil {
-				err = silent(ctx, err)
+				err = asOutage(ctx, err)
 			}
-			return handled(ctx, d, run, q, r, reply, err)
+			return finishRun(ctx, ep, run, q, r, reply, err)
 		})
 	})
 }
 
 var errNoEntity = errors.New("httpidem.Options.Entities returned an entity without Space or Key: all such requests would wait for each other; set both, or omit the entity")
 
-// about adds the entities of a request to the locks of its key.
-func (d *door) about(r *http.Request, q *asked) (err error) {
-	if d.o.Entities == nil {
+// addEntities adds the entities of a request to the locks of its key.
+func (ep *endpoint) addEntities(r *http.Request, q *keyedRequest) (err error) {
+	if ep.o.Entities == nil {
 		return nil
 	}
 	err = failure.Run(func() error {
-		q.request.Locks = d.o.Entities(r, q.body)
+		q.request.Locks = ep.o.Entities(r, q.body)
 		return nil
 	})
 	if err != nil {
@@ -126,12 +133,12 @@ func safely[TTx, In, Out any](ctx context.Context, tx TTx, in Request[In],
 	return reply, err
 }
 
-// handled ends run with the reply of the handler.
-func handled[TTx, Out any](ctx context.Context, d *door, run *once.Run[TTx], q *asked, r *http.Request,
-	reply Reply[Out], err error) (answer, error) {
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(finishing, d.o.silence()))
+// finishRun ends run with the reply of the handler.
+func finishRun[TTx, Out any](ctx context.Context, ep *endpoint, run *once.Run[TTx], q *keyedRequest,
+	r *http.Request, reply Reply[Out], err error) (answer, error) {
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(finishTimeout, ep.o.dbTimeout()))
 	defer cancel()
-	a, rows, err := d.judge(ctx, run.Outage, err, func() (answer, error) { return encode(ctx, reply) })
+	a, rows, err := ep.answerFor(ctx, run.Outage, err, func() (answer, error) { return encode(ctx, reply) })
 	if err != nil || !a.stored {
 		run.Rollback(end)
 		return a, err
@@ -144,18 +151,18 @@ func handled[TTx, Out any](ctx context.Context, d *door, run *once.Run[TTx], q *
 	}
 	err = run.Commit(end, kept, rows...)
 	switch {
-	case errors.Is(err, store.ErrLent): // the key is marked as done, and the answer is not stored
+	case errors.Is(err, store.ErrLent): // the key is marked as done, but the answer is not stored
 		return answer{}, fmt.Errorf("the handler ended the transaction of the endpoint; repeats get a problem that the answer is not stored: %w", err)
 	case err != nil:
-		return d.again(end, q, err)
+		return ep.again(end, q, err)
 	}
 	a.kept = &kept
 	return a, nil
 }
 
-// judge returns the answer for the result of a handler, or an error that is not stored. A panic in code of
-// the handler's values and errors becomes such an error.
-func (d *door) judge(ctx context.Context, outage func(context.Context, error) bool, err error,
+// answerFor returns the answer for the result of a handler, or an error that is not stored. If the code of
+// the handler's values and errors panics, answerFor returns such an error.
+func (ep *endpoint) answerFor(ctx context.Context, outage func(context.Context, error) bool, err error,
 	encode func() (answer, error)) (a answer, rows []skald.Message, bad error) {
 	defer failure.Recover(&bad)
 	var no *skald.RejectedError
@@ -178,7 +185,7 @@ func (d *door) judge(ctx context.Context, outage func(context.Context, error) bo
 	return a, nil, nil
 }
 
-// readOnlyError is the error of a handler that wrote in a transaction which only reads.
+// readOnlyError is the error of a handler that wrote in a read-only transaction.
 type readOnlyError struct{ err error }
 
 func (e *readOnlyError) Error() string {
@@ -187,8 +194,8 @@ func (e *readOnlyError) Error() string {
 }
 func (e *readOnlyError) Unwrap() error { return e.err }
 
-// readOnly returns a *readOnlyError for SQLSTATE 25006 in the error of a handler. That is no outage: on a
-// server that only reads, the transaction does not begin. It returns other errors unchanged.
+// readOnly returns a *readOnlyError if a handler failed with SQLSTATE 25006. This is no outage, because on a
+// read-only server the transaction does not even begin. readOnly returns other errors unchanged.
 func readOnly(err error) error {
 	var server interface{ SQLState() string }
 	var outage *skald.OutageError
@@ -198,7 +205,8 @@ func readOnly(err error) error {
 	return err
 }
 
-// refused returns the answer and the messages of a final refusal.
+// refused returns the answer and the messages of a final refusal. It returns an error if the status of the
+// refusal is never stored.
 func refused(ctx context.Context, no *skald.RejectedError) (a answer, rows []skald.Message, err error) {
 	problem := (*Problem)(nil)
 	if !errors.As(no.Err, &problem) {
@@ -216,7 +224,7 @@ func refused(ctx context.Context, no *skald.RejectedError) (a answer, rows []ska
 	return a, rows, nil
 }
 
-// decode decodes the body into v.
+// decode decodes the body into v, or returns the problem to send.
 func decode(r *http.Request, body []byte, v any) error {
 	bad := func(code int, why string, args ...any) error {
 		return &Problem{Status: code, Detail: fmt.Sprintf(why, args...)}
@@ -258,8 +266,8 @@ func unmarshal(j *json.Decoder, v any) (err error) {
 	return j.Decode(v)
 }
 
-// undecoded returns the problem for a body that cannot be decoded, with the text of encoding/json. Errors
-// of a type's own UnmarshalJSON are only logged.
+// undecoded returns the problem for a body that cannot be decoded. The client sees the text of encoding/json.
+// Errors of a type's own UnmarshalJSON are only logged.
 func undecoded(err error) error {
 	var (
 		syntax   *json.SyntaxError
@@ -277,7 +285,7 @@ func undecoded(err error) error {
 	return &Problem{Status: http.StatusBadRequest, Detail: "the body cannot be decoded", Err: err}
 }
 
-// badStatus returns an error if code is no final status of HTTP.
+// badStatus returns an error if code is not a valid final status.
 func badStatus(code int) error {
 	if code < 200 || code > 599 {
 		return fmt.Errorf("the handler answered with the status %d: it must be 200 to 599", code)
@@ -285,7 +293,7 @@ func badStatus(code int) error {
 	return nil
 }
 
-// encode returns the answer of a reply.
+// encode converts a reply to an answer.
 func encode[Out any](ctx context.Context, reply Reply[Out]) (a answer, err error) {
 	a.code, a.header = cmp.Or(reply.Code, http.StatusOK), reply.Header.Clone()
 	if err := badStatus(a.code); err != nil {

@@ -1,10 +1,11 @@
-// Package httpidem makes HTTP endpoints idempotent. A request that arrives twice with one Idempotency-Key
-// is done once, and gets the same answer. Handle runs a handler in a transaction with its rows, its
-// messages and the stored answer. Wrap is for handlers with a transaction of their own, or without one.
-// Transport is the client side: it sends the key.
+// Package httpidem makes HTTP endpoints idempotent. If two requests have the same Idempotency-Key, the
+// endpoint does the work once and sends the same answer twice.
 //
-// It follows the IETF draft "The Idempotency-Key HTTP Header Field"; problems are application/problem+json
-// (RFC 9457).
+// Handle runs a handler in a transaction with its rows, its messages and the stored answer. Wrap is for
+// handlers with a transaction of their own, or without one. Transport is the client side: it sends the key.
+//
+// The package follows the IETF draft "The Idempotency-Key HTTP Header Field". Problems are
+// application/problem+json (RFC 9457).
 package httpidem
 
 import (
@@ -27,18 +28,19 @@ import (
 )
 
 const (
-	// KeyHeader carries the key, 1 to 255 visible ASCII characters, as a structured string ("…") or bare.
+	// KeyHeader is the header with the key: 1 to 255 visible ASCII characters, as a structured string ("…")
+	// or without quotes.
 	KeyHeader = "Idempotency-Key"
-	// ReplayedHeader is "true" on an answer that was stored before.
+	// ReplayedHeader is the header of an answer that was stored before; its value is "true".
 	ReplayedHeader = "Idempotent-Replayed"
 
-	maxKey     = 255
-	finishing  = 10 * time.Second // limits the commit, even if the client is gone
-	retryAfter = time.Second
-	onTheWay   = time.Second // in addition to Options.Wait, which the database may use up
+	maxKey        = 255
+	finishTimeout = 10 * time.Second // time limit of the commit, even if the client has disconnected
+	retryAfter    = time.Second
+	networkTime   = time.Second // in addition to Options.Wait, for the network
 )
 
-// errSilent is the reason for status 503 if the database does not answer.
+// errSilent is the reason for status 503 if the database does not answer in time.
 var errSilent = errors.New("httpidem: the database has not answered for longer than Options.Wait")
 
 // Store is the part of a database that Handle needs. Each store.Driver implements it.
@@ -59,45 +61,48 @@ type LeaseStore interface {
 	Probe(ctx context.Context) error
 }
 
-// Tenant returns the tenant of a request from its authentication. Keys of different tenants are
-// independent. An error refuses the request with 401 and is logged. An outage refuses it with 503:
-// skald.Outage, a context that ended, or an error of the network or the database. The client does not see
-// the error, unless it is a *Problem.
+// Tenant returns the tenant of a request from its authentication. Keys of different tenants are independent.
+// If Tenant returns an error, the endpoint logs it and answers 401. It answers 503 for an outage:
+// skald.Outage, a context that ended, or an error of the network or the database. The client does not see the
+// error, unless it is a *Problem.
 type Tenant func(r *http.Request) (string, error)
 
-// OneTenant is the Tenant of a service with one tenant. The tenant is empty, so skald consumer import takes
-// its keys without --source.
+// OneTenant is the Tenant function of a service with one tenant. It returns an empty tenant, so skald
+// consumer import reads its keys without --source.
 func OneTenant(*http.Request) (string, error) { return "", nil }
 
 // Options configures Handle and Wrap. Nil means the defaults.
 type Options struct {
-	// Wait limits the wait for another request with the same key; then the answer is 409. Under Handle it
-	// also limits how long a statement of the handler waits for a lock. Default 5 s; negative does not
-	// wait. If the database does not answer for one more second, the answer is 503; with a negative Wait,
-	// after 6 s.
+	// Wait is how long to wait for another request with the same key. After that the answer is 409. Under
+	// Handle it is also how long a statement of the handler may wait for a lock. Default 5 s. A negative
+	// value means not to wait.
+	//
+	// If the database does not answer within Wait and one more second, the answer is 503. With a negative
+	// Wait this takes 6 s.
 	Wait time.Duration
-	// MaxBody limits the body of a request, in bytes; a larger body gets 413. Default 1 MiB.
+	// MaxBody is the maximum size of a request body, in bytes. A larger body gets 413. Default 1 MiB.
 	MaxBody int64
-	// Headers names headers that affect the handler. Requests with one key must have equal values of them,
-	// as well as equal method, path, query, Content-Type and body.
+	// Headers are the names of headers that affect the handler. Two requests with the same key must have
+	// equal values of them, and an equal method, path, query, Content-Type and body.
 	Headers []string
-	// Entities returns the entities that a request under Handle changes. They are locked with its key, in
-	// the same round trip, until its commit. Requests with several entities cannot deadlock. Each commit
-	// raises their versions by one, even that of a final refusal. If another request has an entity for
-	// longer than Wait, the answer is 409. Space and Key are text without NUL. Wrap refuses this option.
+	// Entities returns the entities that a request under Handle changes. The endpoint locks them together
+	// with the key, in the same round trip, until the commit. Requests with several entities cannot deadlock.
+	// Each commit increases their versions by one, even the commit of a final refusal. If another request
+	// locks an entity for longer than Wait, the answer is 409. Space and Key are text without NUL. Wrap does
+	// not support this option.
 	Entities func(r *http.Request, body []byte) []store.Lock
-	// Lease limits the time of a handler under Wrap. Its context ends at nine tenths of the lease. A crash
-	// blocks the key for the lease. Default 1 min.
+	// Lease is the time limit of a handler under Wrap. The handler's context ends at nine tenths of the
+	// lease. After a crash the key stays reserved until the lease ends. Default 1 min.
 	Lease time.Duration
 	// Keep is how long an answer is stored, from the reservation of its key, by the database's clock. After
 	// that the key is fresh, even if its row still exists. A key that is a UUID of version 7 is answered
 	// until its row is deleted, and then is too old (422). Default: the retention of marks (30 days).
 	Keep time.Duration
-	// Cache stores committed answers. The endpoint reads it before the database, so a hit costs no
-	// statement, and verifies each answer: see once.Sealed. Its TTL must not exceed Keep. Answers above 8
-	// KiB are not cached. Package rediscache has one. Default: none.
+	// Cache stores committed answers. The endpoint reads it before the database, so a hit costs no statement.
+	// It verifies each answer: see once.Sealed. The TTL must not exceed Keep. Answers above 8 KiB are not
+	// cached. Package rediscache has a Cache. Default: none.
 	Cache once.Cache
-	// Logger receives errors of handlers and of the database, which clients do not see. Default
+	// Logger receives the errors of handlers and of the database, which clients do not see. Default
 	// slog.Default.
 	Logger *slog.Logger
 
@@ -118,26 +123,26 @@ func (o *Options) orDefaults() Options {
 	return out
 }
 
-// silence limits the wait for the database in one call.
-func (o *Options) silence() time.Duration {
+// dbTimeout returns how long one call may wait for the database.
+func (o *Options) dbTimeout() time.Duration {
 	if o.Wait < 0 {
-		return 5*time.Second + onTheWay
+		return 5*time.Second + networkTime
 	}
-	return o.Wait + onTheWay
+	return o.Wait + networkTime
 }
 
-// door is the common part of Handle and Wrap.
-type door struct {
-	name   string
-	tenant Tenant
-	o      Options
-	db     once.Seer
-	outage func(error) bool
-	front  *front // nil without a cache
-	tel    *telemetry.Endpoint
-	check  func(ctx context.Context) error
-	probe  *vitals.Probe
-	well   atomic.Bool // check has succeeded
+// endpoint has the parts that Handle and Wrap share.
+type endpoint struct {
+	name        string
+	tenant      Tenant
+	o           Options
+	db          once.Seer
+	outage      func(error) bool
+	front       *front // nil without a cache
+	tel         *telemetry.Endpoint
+	check       func(ctx context.Context) error
+	probe       *vitals.Probe
+	checkPassed atomic.Bool // check has succeeded once
 	flights
 }
 
@@ -149,31 +154,31 @@ type base interface {
 	Probe(ctx context.Context) error
 }
 
-func newDoor(name string, tenant Tenant, o *Options, db base) *door {
-	d := &door{name: name, tenant: tenant, o: o.orDefaults(), outage: db.Outage, flights: newFlights()}
-	d.db, d.front = newSeer(db, d.scope(), d.o.silence()), newFront(d.o.Cache, db, d.o.Keep)
-	d.tel = telemetry.NewEndpoint(telemetry.Providers{Meter: d.o.MeterProvider}, name)
-	d.check = func(ctx context.Context) error { return Check(ctx, db, o) }
-	d.probe = vitals.NewProbe(db.Probe, store.ProbeWait, time.Now, nil)
-	return d
+func newEndpoint(name string, tenant Tenant, o *Options, db base) *endpoint {
+	ep := &endpoint{name: name, tenant: tenant, o: o.orDefaults(), outage: db.Outage, flights: newFlights()}
+	ep.db, ep.front = newSeer(db, ep.scope(), ep.o.dbTimeout()), newFront(ep.o.Cache, db, ep.o.Keep)
+	ep.tel = telemetry.NewEndpoint(telemetry.Providers{Meter: ep.o.MeterProvider}, name)
+	ep.check = func(ctx context.Context) error { return Check(ctx, db, o) }
+	ep.probe = vitals.NewProbe(db.Probe, store.ProbeWait, time.Now, nil)
+	return ep
 }
 
 // scope returns the consumer of the endpoint's marks.
-func (d *door) scope() string { return Scope(d.name) }
+func (ep *endpoint) scope() string { return Scope(ep.name) }
 
-// serve answers r and counts its outcome.
-func (d *door) serve(w http.ResponseWriter, r *http.Request,
-	do func(ctx context.Context, q *asked) (answer, error)) {
+// serve answers r and records its outcome. If no answer is stored yet, it calls do.
+func (ep *endpoint) serve(w http.ResponseWriter, r *http.Request,
+	do func(ctx context.Context, q *keyedRequest) (answer, error)) {
 	began := time.Now()
-	a, err := d.decide(w, r, do)
+	a, err := ep.decide(w, r, do)
 	var p *Problem
 	if err != nil {
-		p = d.problem(err)
+		p = ep.problem(err)
 	}
-	d.tel.Answered(outcome(r.Context(), a, p), time.Since(began)) // without the time of the client's read
+	ep.tel.Answered(outcome(r.Context(), a, p), time.Since(began)) // without the time to send a
 	switch {
 	case p != nil:
-		d.fail(w, r, p, err)
+		ep.fail(w, r, p, err)
 	case a.replayed || a.lost:
 		a.replay(w, r)
 	default:
@@ -181,21 +186,20 @@ func (d *door) serve(w http.ResponseWriter, r *http.Request,
 	}
 }
 
-// decide returns the answer to r: the stored answer of another request of this process, or the result of
-// do.
-func (d *door) decide(w http.ResponseWriter, r *http.Request,
-	do func(ctx context.Context, q *asked) (answer, error)) (a answer, err error) {
-	if err := d.checked(r.Context()); err != nil {
+// decide returns the answer to r. It is the stored answer, or the result of do.
+func (ep *endpoint) decide(w http.ResponseWriter, r *http.Request,
+	do func(ctx context.Context, q *keyedRequest) (answer, error)) (a answer, err error) {
+	if err := ep.checked(r.Context()); err != nil {
 		return answer{}, err
 	}
-	q, err := d.ask(w, r)
+	q, err := ep.readRequest(w, r)
 	if errors.Is(err, errTaken) {
 		return answer{}, err
 	}
 	if err != nil {
 		return answer{outcome: telemetry.KeyInvalid}, err
 	}
-	flight, shared, err := d.lead(r.Context(), q, d.o.Wait)
+	flight, shared, err := ep.join(r.Context(), q, ep.o.Wait)
 	if err != nil {
 		return answer{}, err
 	}
@@ -203,90 +207,91 @@ func (d *door) decide(w http.ResponseWriter, r *http.Request,
 		return *shared, nil
 	}
 	var result answer
-	defer func() { d.land(flight, result) }() // also if do panics
-	early, cancel := context.WithTimeout(r.Context(), d.o.silence())
+	defer func() { ep.end(flight, result) }() // runs also if do panics
+	early, cancel := context.WithTimeout(r.Context(), ep.o.dbTimeout())
 	defer cancel()
-	kept, hit, at := d.front.get(early, d.db.Secret, q)
+	kept, hit, at := ep.front.get(early, ep.db.Secret, q)
 	if hit {
 		if a, err = restore(kept); err == nil {
 			a.outcome, result = telemetry.KeyCached, a
 			return a, nil
 		}
 	}
-	a, done, err := d.look(early, q)
+	a, done, err := ep.look(early, q)
 	if err == nil && !done {
 		a, err = do(r.Context(), q)
 	}
 	switch {
 	case err == nil:
 		if result = a; a.stored && a.kept != nil {
-			d.front.put(at, *a.kept, a.replayed)
+			ep.front.put(at, *a.kept, a.replayed)
 		}
-	case d.outage(err):
-		d.front.forget()
+	case ep.outage(err):
+		ep.front.forget()
 	}
 	return a, err
 }
 
-// checked checks the options until the check has succeeded.
-func (d *door) checked(ctx context.Context) error {
-	if d.well.Load() {
+// checked checks the options, until a check has succeeded.
+func (ep *endpoint) checked(ctx context.Context) error {
+	if ep.checkPassed.Load() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.o.silence())
+	ctx, cancel := context.WithTimeout(ctx, ep.o.dbTimeout())
 	defer cancel()
-	if err := d.check(ctx); err != nil {
+	if err := ep.check(ctx); err != nil {
 		return err
 	}
-	d.well.Store(true)
+	ep.checkPassed.Store(true)
 	return nil
 }
 
-// patiently returns a context that ends if began is not called within the silence limit. A transaction may
-// outlive that limit, so after began the context ends only if the database has an outage.
-func (d *door) patiently(ctx context.Context) (life context.Context, began func(), cancel func()) {
+// untilOutage returns a context for a transaction. The context ends if the caller does not call began within
+// dbTimeout. A transaction may take longer than that. So after began, the context ends only if the database
+// has an outage.
+func (ep *endpoint) untilOutage(ctx context.Context) (life context.Context, began func(), cancel func()) {
 	life, end := context.WithCancelCause(ctx)
-	late := time.AfterFunc(d.o.silence(), func() { end(errSilent) })
+	late := time.AfterFunc(ep.o.dbTimeout(), func() { end(errSilent) })
 	began = func() {
 		late.Stop()
-		late = d.watch(life, func() { end(errSilent) })
+		late = ep.watch(life, func() { end(errSilent) })
 	}
 	return life, began, func() { late.Stop(); end(context.Canceled) }
 }
 
-// watch calls away after a failed probe of the database, while ctx lasts. The first probe comes after the
-// silence limit, so most requests need none.
-func (d *door) watch(ctx context.Context, away func()) *time.Timer {
-	return time.AfterFunc(d.o.silence(), func() {
+// watch calls away after a failed probe of the database, until ctx ends. The first probe comes after
+// dbTimeout, so most requests need no probe.
+func (ep *endpoint) watch(ctx context.Context, away func()) *time.Timer {
+	return time.AfterFunc(ep.o.dbTimeout(), func() {
 		for ctx.Err() == nil {
-			d.probe.AskNow(ctx)
-			if last := d.probe.Last(); last.Err != nil && time.Since(last.At) < d.o.silence() {
+			ep.probe.AskNow(ctx)
+			if last := ep.probe.Last(); last.Err != nil && time.Since(last.At) < ep.o.dbTimeout() {
 				away()
 				return
 			}
 			select {
-			case <-time.After(d.o.silence()):
+			case <-time.After(ep.o.dbTimeout()):
 			case <-ctx.Done():
 			}
 		}
 	})
 }
 
-// silent returns err, or an outage if the silence of the database ended ctx.
-func silent(ctx context.Context, err error) error {
+// asOutage returns err, or an outage if ctx ended because the database did not answer.
+func asOutage(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errSilent) {
 		return skald.Outage(fmt.Errorf("%w: %w", errSilent, err))
 	}
 	return err
 }
 
-// look reads the answer to a key from the database if this process has seen it answered: one round trip
-// without a lock. For another key the reservation finds out.
-func (d *door) look(ctx context.Context, q *asked) (a answer, done bool, err error) {
-	if !d.answered(q.flightKey) {
+// look reads the answer to a key from the database, if this process has recently seen one. This takes one
+// round trip without a lock. For another key the reservation finds the answer.
+func (ep *endpoint) look(ctx context.Context, q *keyedRequest) (a answer, done bool, err error) {
+	if !ep.answered(q.flightKey) {
 		return a, false, nil
 	}
-	kept, done, err := once.Look(ctx, d.db, q.request)
+	kept, done, err := once.Look(ctx, ep.db, q.request)
 	if err != nil || !done {
 		return a, false, err
 	}
@@ -294,10 +299,10 @@ func (d *door) look(ctx context.Context, q *asked) (a answer, done bool, err err
 	return a, err == nil, err
 }
 
-// again reads the stored answer after a failed commit. A rival may have been faster, or the commit may have
-// taken effect. If no answer is stored, it returns why.
-func (d *door) again(ctx context.Context, q *asked, why error) (answer, error) {
-	kept, done, err := once.Look(ctx, d.db, q.request)
+// again reads the stored answer after a failed commit. Another request may have been faster, or the commit
+// may have taken effect. If no answer is stored, again returns why.
+func (ep *endpoint) again(ctx context.Context, q *keyedRequest, why error) (answer, error) {
+	kept, done, err := once.Look(ctx, ep.db, q.request)
 	if err != nil || !done {
 		return answer{}, why
 	}

@@ -1,3 +1,5 @@
+// This file converts errors to problems, which are the error responses of an endpoint.
+
 package httpidem
 
 import (
@@ -28,16 +30,16 @@ const (
 	typeBodyTaken  = "urn:skald:problem:body-taken"
 )
 
-// Problem is an error response as in RFC 9457. A handler may return one as its error, alone or in
-// skald.Reject.
+// Problem is an error response, as in RFC 9457. A handler may return a *Problem as its error, or as the
+// reason of skald.Reject.
 type Problem struct {
 	Type     string // a URI; empty means about:blank
 	Title    string // default: the text of the status code
 	Status   int
-	Detail   string        // for the client
+	Detail   string        // text for the client
 	Instance string        // a URI
-	After    time.Duration // Retry-After, rounded up to seconds; 0 means none
-	Err      error         // for the log, not for the client
+	After    time.Duration // the header Retry-After, rounded up to seconds; 0 means no header
+	Err      error         // an error for the log; the client does not see it
 }
 
 func (p *Problem) Error() string {
@@ -57,13 +59,13 @@ func (p *Problem) Unwrap() error {
 	return p.Err
 }
 
-// Refuse returns a final refusal of a request. Its rows are rolled back. This request and each repeat with
-// the key get this answer.
-func Refuse(status int, detail string, say ...skald.Draft) error {
-	return skald.Reject(&Problem{Status: status, Detail: detail}, say...)
+// Refuse returns an error that refuses a request finally. The endpoint rolls back the rows of the handler.
+// This request and each repeat with the key get this answer. The drafts are published.
+func Refuse(status int, detail string, drafts ...skald.Draft) error {
+	return skald.Reject(&Problem{Status: status, Detail: detail}, drafts...)
 }
 
-// answer returns the problem as it is sent and stored.
+// answer converts the problem to an answer.
 func (p *Problem) answer() answer {
 	body := map[string]any{"type": "about:blank", "title": p.Title, "status": p.Status}
 	if p.Type != "" {
@@ -78,7 +80,7 @@ func (p *Problem) answer() answer {
 	if p.Instance != "" {
 		body["instance"] = p.Instance
 	}
-	text, _ := json.Marshal(body) // strings and numbers always encode
+	text, _ := json.Marshal(body) // strings and numbers cause no error
 	h := http.Header{"Content-Type": {"application/problem+json"}}
 	if p.After > 0 {
 		h.Set("Retry-After", strconv.Itoa(int((p.After+time.Second-1)/time.Second)))
@@ -86,18 +88,18 @@ func (p *Problem) answer() answer {
 	return answer{code: p.Status, header: h, body: text}
 }
 
-// fail sends the problem of an error. It logs errors that the client does not see.
-func (d *door) fail(w http.ResponseWriter, r *http.Request, p *Problem, err error) {
+// fail sends the problem of err, and logs err if the client does not see it.
+func (ep *endpoint) fail(w http.ResponseWriter, r *http.Request, p *Problem, err error) {
 	if (p.Status >= 500 || p.Err != nil) && r.Context().Err() == nil {
-		// without a client there is no one to help
-		d.o.Logger.ErrorContext(r.Context(), "httpidem: request failed", "endpoint", d.name,
+		// If the client has disconnected, its error is expected.
+		ep.o.Logger.ErrorContext(r.Context(), "httpidem: request failed", "endpoint", ep.name,
 			"method", r.Method, "path", r.URL.Path, "status", p.Status, "error", err)
 	}
 	p.answer().send(w)
 }
 
 // problem returns the problem for an error.
-func (d *door) problem(err error) *Problem {
+func (ep *endpoint) problem(err error) *Problem {
 	var (
 		problem *Problem
 		other   *once.ConflictError
@@ -113,11 +115,11 @@ func (d *door) problem(err error) *Problem {
 			Err: err}
 	case errors.Is(err, errTaken):
 		return &Problem{Type: typeBodyTaken, Status: http.StatusInternalServerError, Detail: err.Error()}
-	case errors.As(err, &other) && other.Consumer == d.scope():
+	case errors.As(err, &other) && other.Consumer == ep.scope():
 		return &Problem{Type: typeKeyReused, Title: "Idempotency-Key is already used",
 			Status: http.StatusUnprocessableEntity,
 			Detail: "this key was used for another request: method, path, query, Content-Type or body differ. Send this request with a new key"}
-	case errors.As(err, &old) && old.Consumer == d.scope():
+	case errors.As(err, &old) && old.Consumer == ep.scope():
 		return &Problem{Type: typeKeyTooOld, Title: "Idempotency-Key is too old",
 			Status: http.StatusUnprocessableEntity,
 			Detail: "the answers from the time of this key are deleted, so the request may have been done. Check that before you send it with a new key"}
@@ -132,7 +134,7 @@ func (d *door) problem(err error) *Problem {
 	case errors.As(err, &later):
 		return &Problem{Status: http.StatusServiceUnavailable, After: max(later.After, retryAfter),
 			Detail: "the service cannot do this now: send the same request again later", Err: err}
-	case d.away(err):
+	case ep.away(err):
 		return &Problem{Status: http.StatusServiceUnavailable, After: retryAfter,
 			Detail: "the request may or may not have been done: send the same request again to find out", Err: err}
 	}
@@ -140,13 +142,13 @@ func (d *door) problem(err error) *Problem {
 		Detail: "the service failed; the same request may be sent again", Err: err}
 }
 
-// away returns true for a temporary error: the same request may succeed later.
-func (d *door) away(err error) bool {
+// away reports whether err is temporary, so that the same request may succeed later.
+func (ep *endpoint) away(err error) bool {
 	var later *skald.LaterError
 	var outage *skald.OutageError
 	var fault *readOnlyError
 	return errors.As(err, &later) || errors.As(err, &outage) || errors.Is(err, context.Canceled) ||
-		errors.Is(err, context.DeadlineExceeded) || d.outage(err) && !errors.As(err, &fault)
+		errors.Is(err, context.DeadlineExceeded) || ep.outage(err) && !errors.As(err, &fault)
 }
 
 // outcome returns the outcome of a request for metrics. P is its error, or nil.
@@ -155,7 +157,7 @@ func outcome(ctx context.Context, a answer, p *Problem) string {
 	case a.outcome != "":
 		return a.outcome
 	case p != nil && ctx.Err() != nil:
-		return telemetry.KeyUndone // the client is gone
+		return telemetry.KeyUndone // the client has disconnected
 	case p != nil:
 		return p.outcome()
 	case a.replayed:
@@ -183,5 +185,5 @@ func (p *Problem) outcome() string {
 	case p.Status >= http.StatusInternalServerError:
 		return telemetry.KeyFailed
 	}
-	return telemetry.KeyUndone // a problem of the handler
+	return telemetry.KeyUndone // the handler returned a problem
 }

@@ -1,3 +1,5 @@
+// This file stores header values that are not UTF-8.
+
 package httpidem
 
 import (
@@ -6,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// besideOf splits h: values that are not UTF-8 go into Raw, because JSON would replace their bytes. It
-// changes h.
-func besideOf(h http.Header) beside {
-	out := beside{Header: h, Raw: map[string][][]byte{}}
+// newMetadata returns the metadata with the headers of h. Values that are not UTF-8 go into Raw, because JSON
+// would replace their bytes. It changes h.
+func newMetadata(h http.Header) metadata {
+	out := metadata{Header: h, Raw: map[string][][]byte{}}
 	for name, values := range h {
 		if !slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }) {
 			continue
@@ -22,10 +24,10 @@ func besideOf(h http.Header) beside {
 	return out
 }
 
-// headers returns the headers that besideOf split.
-func (b beside) headers() http.Header {
-	out := b.Header
-	for name, values := range b.Raw {
+// headers returns the headers of m, including those in Raw.
+func (m metadata) headers() http.Header {
+	out := m.Header
+	for name, values := range m.Raw {
 		if out == nil {
 			out = http.Header{}
 		}

@@ -1,3 +1,5 @@
+// This file reads requests: their keys, tenants and bodies.
+
 package httpidem
 
 import (
@@ -18,28 +20,28 @@ import (
 	"github.com/skald-go/skald/once"
 )
 
-// asked is a request with its complete body.
-type asked struct {
+// keyedRequest is a request with its key and its complete body.
+type keyedRequest struct {
 	flightKey
 	request once.Request
 	body    []byte
 }
 
-// ask reads a request before it reserves the key, so that a slow or broken body blocks nothing. An error is
-// a *Problem, or the end of the connection.
-func (d *door) ask(w http.ResponseWriter, r *http.Request) (*asked, error) {
+// readRequest reads a request before the endpoint reserves the key, so that a slow or broken body blocks no
+// other request. An error is a *Problem, or the end of the connection.
+func (ep *endpoint) readRequest(w http.ResponseWriter, r *http.Request) (*keyedRequest, error) {
 	key, err := keyOf(r.Header)
 	if err != nil {
 		return nil, err
 	}
-	tenant, err := d.whose(r)
+	tenant, err := ep.tenantOf(r)
 	if err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.o.MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, ep.o.MaxBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return nil, &Problem{Status: http.StatusRequestEntityTooLarge,
-			Detail: fmt.Sprintf("the body may have at most %d bytes", d.o.MaxBody)}
+			Detail: fmt.Sprintf("the body may have at most %d bytes", ep.o.MaxBody)}
 	}
 	if errors.Is(err, http.ErrBodyReadAfterClose) || err == nil && taken(r, body) {
 		return nil, errTaken
@@ -48,20 +50,20 @@ func (d *door) ask(w http.ResponseWriter, r *http.Request) (*asked, error) {
 		return nil, &Problem{Status: http.StatusBadRequest,
 			Detail: "the body broke off: send the request again", Err: err}
 	}
-	payload := canonical(r, d.o.Headers, body)
-	return &asked{
+	payload := canonical(r, ep.o.Headers, body)
+	return &keyedRequest{
 		flightKey: flightKey{tenant, key},
-		request: once.Request{Scope: d.scope(), Tenant: tenant, Key: key, Payload: payload, Wait: d.o.Wait,
-			Keep: d.o.Keep},
+		request: once.Request{Scope: ep.scope(), Tenant: tenant, Key: key, Payload: payload, Wait: ep.o.Wait,
+			Keep: ep.o.Keep},
 		body: body,
 	}, nil
 }
 
-// whose calls Options' Tenant function. Its error is only logged: the client gets 503 during an outage, a
-// *Problem unchanged, and otherwise 401.
-func (d *door) whose(r *http.Request) (tenant string, err error) {
+// tenantOf calls the Tenant function. If it fails, the client gets 503 during an outage, a *Problem
+// unchanged, and otherwise 401. The error is only logged.
+func (ep *endpoint) tenantOf(r *http.Request) (tenant string, err error) {
 	defer failure.Recover(&err)
-	if tenant, err = d.tenant(r); err == nil {
+	if tenant, err = ep.tenant(r); err == nil {
 		return tenant, nil
 	}
 	var (
@@ -69,7 +71,7 @@ func (d *door) whose(r *http.Request) (tenant string, err error) {
 		network net.Error
 	)
 	switch {
-	case errors.As(err, &problem) && problem != nil, d.away(err):
+	case errors.As(err, &problem) && problem != nil, ep.away(err):
 		return "", err
 	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "", skald.Outage(err)
@@ -77,12 +79,13 @@ func (d *door) whose(r *http.Request) (tenant string, err error) {
 	return "", &Problem{Status: http.StatusUnauthorized, Err: err}
 }
 
-// errTaken reports a body that middleware changed. Another body with the same key would get the stored
-// answer.
+// errTaken reports a body that a middleware has changed. With the same key, a different body could then get
+// the stored answer.
 var errTaken = errors.New("httpidem: a middleware read the body before the endpoint, and the rest of it does not identify the request: put the middleware behind the endpoint, or let it restore r.Body")
 
-// taken returns true if a middleware consumed a part of the body, as r.PostFormValue does. A middleware
-// that decompresses also changes the body, but leaves Content-Encoding, or removes Content-Length.
+// taken reports whether a middleware has read a part of the body, as r.PostFormValue does. A middleware that
+// decompresses the body also changes it. But such a middleware leaves Content-Encoding, or removes
+// Content-Length.
 func taken(r *http.Request, body []byte) bool {
 	kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
@@ -98,7 +101,7 @@ func taken(r *http.Request, body []byte) bool {
 		!bytes.Contains(body, []byte("--"+params["boundary"]))
 }
 
-// keyOf returns the key of the headers.
+// keyOf returns the key in the headers.
 func keyOf(h http.Header) (string, error) {
 	bad := func(why string) error {
 		return &Problem{Type: typeKeyMissing, Status: http.StatusBadRequest,
@@ -122,8 +125,8 @@ func keyOf(h http.Header) (string, error) {
 	return key, nil
 }
 
-// Key returns the key of the text of a header or of a table, as an endpoint stores it. It removes the
-// quotes of a structured string.
+// Key returns the key for a text from a header or a table, as an endpoint stores it. It removes the quotes of
+// a structured string.
 func Key(text string) (key string, err error) {
 	if key = text; strings.HasPrefix(text, `"`) {
 		var ok bool
@@ -164,7 +167,8 @@ func quote(key string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
 }
 
-// canonical encodes the parts of a request that must be equal for one key, each with its length.
+// canonical encodes the parts of a request that must be equal in all requests with one key. It writes the
+// length of each part before the part.
 func canonical(r *http.Request, headers []string, body []byte) []byte {
 	parts := [][]byte{[]byte(r.Method), []byte(r.URL.EscapedPath()), []byte(r.URL.RawQuery),
 		[]byte(mediaType(r.Header.Get("Content-Type")))}
@@ -191,7 +195,7 @@ func canonical(r *http.Request, headers []string, body []byte) []byte {
 	return out.Bytes()
 }
 
-// mediaType normalizes a Content-Type: the case and the order of parameters do not matter.
+// mediaType normalizes a Content-Type, so that the case and the order of its parameters do not matter.
 func mediaType(text string) string {
 	kind, params, err := mime.ParseMediaType(text)
 	if err != nil {

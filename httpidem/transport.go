@@ -1,3 +1,5 @@
+// This file has the client side, which sends keys.
+
 package httpidem
 
 import (
@@ -16,28 +18,33 @@ import (
 
 type keyKey struct{}
 
-// WithKey returns a context with a key for its requests, such as that of a call or of a step of a saga.
-// Each repeat must use the same key.
+// WithKey returns a context with a key for requests, such as the key of a call or of a step of a saga. Each
+// repeat must use the same key.
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, keyKey{}, key)
 }
 
-// Transport sends an Idempotency-Key with each request, except GET, HEAD, OPTIONS and TRACE. It uses the
-// key of the request, or else the key of WithKey. In the handler of a message it otherwise derives a key
-// from the message, the method and the URL, so that a repeat of the message sends the same key. After a
-// redirect it uses the key of the redirected request. A request without any of these keys is not sent,
-// unless it is a PUT or DELETE, which are idempotent in HTTP.
+// Transport is a client's http.RoundTripper. It sends an Idempotency-Key with each request, except GET, HEAD,
+// OPTIONS and TRACE. It uses the first of these keys that exists:
+//
+//   - the key in the headers of the request
+//   - the key of WithKey
+//   - in the handler of a message, a key from the message, the method and the URL
+//
+// So a repeat of the message sends the same key. After a redirect Transport uses the key of the redirected
+// request. It does not send a request without a key, unless it is a PUT or DELETE, which are idempotent in
+// HTTP.
 //
 // If a handler sends two different requests with one method to one URL, give each a key with WithKey.
 // Otherwise a server that compares payloads refuses the second one (422).
 type Transport struct {
 	Base http.RoundTripper // default http.DefaultTransport
-	// Bare sends the key without quotes, for servers that do not support structured fields. A key that a
-	// server would read as another key is then not sent.
+	// Bare sends the key without quotes, for servers that do not support structured fields. Transport then
+	// refuses to send a key that a server would read as another key.
 	Bare bool
 }
 
-// errNoKey reports a request without a key, which is not sent.
+// errNoKey is the error of a request without a key. Transport does not send it.
 var errNoKey = errors.New("httpidem: the request has no Idempotency-Key, so a server could not detect a repeat: set a key with httpidem.WithKey, or send it with the context of a message's handler")
 
 // RoundTrip sends r with its key.
@@ -53,19 +60,19 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	text, err := t.header(r)
 	if err != nil {
 		if r.Body != nil {
-			_ = r.Body.Close() // a RoundTripper always does
+			_ = r.Body.Close() // a RoundTripper must close the body
 		}
 		return nil, err
 	}
 	r = withHeader(r, text)
 	w, err := base.RoundTrip(r)
 	if w != nil && w.Request == nil {
-		w.Request = r // asFirst follows it after a redirect
+		w.Request = r // asFirst reads it after a redirect
 	}
 	return w, err
 }
 
-// header returns the key header for r; "" for none.
+// header returns the value of the key header for r, or "" for no header.
 func (t *Transport) header(r *http.Request) (string, error) {
 	var there []string
 	for name, values := range r.Header {
@@ -99,7 +106,8 @@ func (t *Transport) header(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// withHeader returns r with text as its only key header; "" removes the header.
+// withHeader returns a copy of r with text as its only key header. If text is empty, the copy has no key
+// header.
 func withHeader(r *http.Request, text string) *http.Request {
 	out := r.Clone(r.Context())
 	maps.DeleteFunc(out.Header,
@@ -126,8 +134,8 @@ func keyFor(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// asFirst returns the first request of the redirects that led to r, because the target of a redirect may
-// differ at each repeat.
+// asFirst returns the first request of the redirects that led to r. A key needs this request, because the
+// target of a redirect may differ in each repeat.
 func asFirst(r *http.Request) *http.Request {
 	for r.Response != nil && r.Response.Request != nil {
 		r = r.Response.Request
@@ -135,8 +143,8 @@ func asFirst(r *http.Request) *http.Request {
 	return r
 }
 
-// MessageKey returns the key for a request in the handler of a message. It is the same for each repeat of
-// the message, and different for another message or purpose.
+// MessageKey returns the key for a request in the handler of a message. Each repeat of the message gets the
+// same key. Another message or another purpose gets another key.
 func MessageKey(m skald.Message, purpose string) string {
 	h := sha256.New()
 	for _, part := range []string{m.Source, m.ID, purpose} {

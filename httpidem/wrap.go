@@ -1,3 +1,5 @@
+// This file has the endpoints without a transaction of Skald: Wrap.
+
 package httpidem
 
 import (
@@ -17,42 +19,44 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Wrap makes next idempotent by a lease: it reserves the key in a separate commit, runs next, and stores
-// its answer. The writes of next are not in that commit. If the process dies in between, the effect has no
-// answer, and a repeat runs next again after the lease. The same holds for an answer with 5xx, 401, 403,
-// 408, 409, 425 or 429, which is not stored. So next should undo its work before such an answer. If a
-// second run is not acceptable, use Handle.
+// Wrap makes next idempotent with a lease. It reserves the key in a separate commit, runs next, and stores
+// its answer. The writes of next are not in that commit. If the process dies after the effect and before the
+// answer is stored, a repeat runs next again after the lease. A repeat also runs next again after an answer
+// with 5xx, 401, 403, 408, 409, 425 or 429, which is not stored. So next should undo its work before such an
+// answer. If a second run is not acceptable, use Handle.
 //
-// Wrap holds the answer in memory until it is stored. It sends up to 32 MiB and stores up to 64 KiB. Of a
-// larger answer it stores only the fact, and a repeat is answered with 409. Hijacking and text/event-stream
-// fail with 500, and leave the key reserved. The context of next ends at nine tenths of Options.Lease, but
-// not if the client disconnects. If next answers after its lease, the stored answer of another request is
-// sent. Put http.TimeoutHandler outside of Wrap: inside, its 503 would free the key during the work. Handle
-// does not see reservations of Wrap, so give a changed endpoint a new name.
+// Wrap keeps the answer in memory until it is stored. It sends up to 32 MiB and stores up to 64 KiB. For a
+// larger answer it stores only the size, and answers a repeat with 409. Hijacking and text/event-stream fail
+// with 500, and leave the key reserved.
+//
+// The context of next ends at nine tenths of Options.Lease, but not if the client disconnects. If next
+// answers after its lease, Wrap sends the stored answer of another request. Put http.TimeoutHandler outside
+// of Wrap: inside, its 503 would free the key during the work. Handle does not see reservations of Wrap. So
+// if you replace Wrap by Handle, or Handle by Wrap, give the endpoint a new name.
 func Wrap(db LeaseStore, name string, tenant Tenant, o *Options, next http.Handler) http.Handler {
-	d := newDoor(name, tenant, o, db)
-	if d.o.Entities != nil {
-		d.check = func(context.Context) error { return errNoTransaction }
+	ep := newEndpoint(name, tenant, o, db)
+	if ep.o.Entities != nil {
+		ep.check = func(context.Context) error { return errNoTransaction }
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d.serve(w, r, func(ctx context.Context, q *asked) (answer, error) {
-			key, err := d.reserve(ctx, db, q)
+		ep.serve(w, r, func(ctx context.Context, q *keyedRequest) (answer, error) {
+			key, err := ep.reserve(ctx, db, q)
 			if err != nil {
 				return answer{}, err
 			}
 			if kept, done := key.Answer(); done {
 				return restore(kept)
 			}
-			return d.working(ctx, func(ctx context.Context) (answer, error) {
+			return ep.waitForWork(ctx, func(ctx context.Context) (answer, error) {
 				began := time.Now()
-				life, cancel := context.WithTimeout(ctx, d.o.Lease*9/10)
+				life, cancel := context.WithTimeout(ctx, ep.o.Lease*9/10)
 				defer cancel()
 				rec, err := record(life, r, q.body, next)
 				if err != nil {
-					// the effect is unknown, so the key stays reserved until the lease ends
+					// The effect is unknown, so the key stays reserved until the lease ends.
 					return answer{}, err
 				}
-				return d.finish(ctx, key, q, r, rec, began)
+				return ep.finish(ctx, key, q, r, rec, began)
 			})
 		})
 	})
@@ -60,11 +64,11 @@ func Wrap(db LeaseStore, name string, tenant Tenant, o *Options, next http.Handl
 
 var errNoTransaction = errors.New("httpidem.Options.Entities are locked until a commit, and Wrap has no transaction: use Handle, or lock them in the handler (redislock)")
 
-// reserve reserves the key. While another request has the key, it retries until Options.Wait is over.
-func (d *door) reserve(ctx context.Context, db LeaseStore, q *asked) (*once.Reservation, error) {
-	ends := time.Now().Add(d.o.Wait)
+// reserve reserves the key. While another request has the key, it retries for Options.Wait.
+func (ep *endpoint) reserve(ctx context.Context, db LeaseStore, q *keyedRequest) (*once.Reservation, error) {
+	ends := time.Now().Add(ep.o.Wait)
 	for attempt := 1; ; attempt++ {
-		key, err := once.Reserve(ctx, db, q.request, d.o.Lease)
+		key, err := once.Reserve(ctx, db, q.request, ep.o.Lease)
 		held := (*once.InProgressError)(nil)
 		pause := backoff.After(attempt, 20*time.Millisecond, 500*time.Millisecond)
 		if !errors.As(err, &held) || time.Now().Add(pause).After(ends) {
@@ -80,12 +84,12 @@ func (d *door) reserve(ctx context.Context, db LeaseStore, q *asked) (*once.Rese
 	}
 }
 
-// record runs next. It returns an error for a panic, for the end of the goroutine, or for an invalid
-// status.
+// record runs next and returns its answer. It returns an error if next panics, ends its goroutine, or sets an
+// invalid status.
 func record(ctx context.Context, r *http.Request, body []byte, next http.Handler) (rec *recorder, err error) {
 	rec = &recorder{header: http.Header{}}
 	inner := r.Clone(ctx)
-	// An encoded answer could not be replayed to every client, so compression belongs outside.
+	// An encoded answer could not be sent to every client again, so compression belongs outside of Wrap.
 	inner.Header.Set("Accept-Encoding", "identity")
 	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	err = failure.Run(func() error {
@@ -105,8 +109,8 @@ func record(ctx context.Context, r *http.Request, body []byte, next http.Handler
 }
 
 // finish stores the answer of next, or frees the key.
-func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *http.Request, rec *recorder,
-	began time.Time) (answer, error) {
+func (ep *endpoint) finish(ctx context.Context, key *once.Reservation, q *keyedRequest, r *http.Request,
+	rec *recorder, began time.Time) (answer, error) {
 	a := rec.answer()
 	a.negotiated = negotiates(r, a.header)
 	kind := typeStreaming
@@ -117,47 +121,50 @@ func (d *door) finish(ctx context.Context, key *once.Reservation, q *asked, r *h
 		a = (&Problem{Type: kind, Status: http.StatusInternalServerError,
 			Detail: rec.refused.Error()}).answer()
 		a.outcome = telemetry.KeyFailed
-		d.o.Logger.ErrorContext(ctx, "httpidem: request failed", "endpoint", d.name, "method", r.Method,
+		ep.o.Logger.ErrorContext(ctx, "httpidem: request failed", "endpoint", ep.name, "method", r.Method,
 			"path", r.URL.Path, "error", rec.refused)
 	}
 	if rec.refused != nil { // the effect is unknown, so the key stays reserved
 		return a, nil
 	}
 	if a.stored = storable(a.code); !a.stored {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.o.silence())
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), ep.o.dbTimeout())
 		defer cancel()
-		return a, d.giveBack(end, key)
+		return a, ep.giveBack(end, key)
 	}
 	kept, err := a.keep(r.URL.EscapedPath())
 	if err != nil {
 		return a, err
 	}
-	return d.storing(ctx, func(ctx context.Context) (answer, error) {
-		end, cancel := context.WithDeadline(ctx, later(began.Add(d.o.Lease), time.Now().Add(finishing)))
+	return ep.waitForStore(ctx, func(ctx context.Context) (answer, error) {
+		end, cancel := context.WithDeadline(ctx, later(began.Add(ep.o.Lease), time.Now().Add(finishTimeout)))
 		defer cancel()
-		return d.store(end, key, q, a, kept)
+		return ep.store(end, key, q, a, kept)
 	})
 }
 
-// storing waits for do within the silence limit. After that the client gets 503, and do continues: a repeat
-// gets the answer after it is stored.
-func (d *door) storing(ctx context.Context, do func(context.Context) (answer, error)) (answer, error) {
-	late, end := context.WithTimeout(context.Background(), d.o.silence())
+// waitForStore waits for do, for at most dbTimeout. After that the client gets 503, and do continues in the
+// background. A repeat gets the answer after it is stored.
+func (ep *endpoint) waitForStore(ctx context.Context,
+	do func(context.Context) (answer, error)) (answer, error) {
+	late, end := context.WithTimeout(context.Background(), ep.o.dbTimeout())
 	defer end()
-	return until(ctx, late, do)
+	return waitUntil(ctx, late, do)
 }
 
-// working waits for do until the database has an outage. Then the client gets 503, and do continues,
-// because its other effects are unknown. A repeat gets the answer after it is stored.
-func (d *door) working(ctx context.Context, do func(context.Context) (answer, error)) (answer, error) {
+// waitForWork waits for do until the database has an outage. After that the client gets 503. The work
+// continues in the background, because it may have effects outside of the database. A repeat gets the answer
+// after it is stored.
+func (ep *endpoint) waitForWork(ctx context.Context,
+	do func(context.Context) (answer, error)) (answer, error) {
 	away, end := context.WithCancel(context.Background())
 	defer end()
-	defer d.watch(away, end).Stop()
-	return until(ctx, away, do)
+	defer ep.watch(away, end).Stop()
+	return waitUntil(ctx, away, do)
 }
 
-// until returns the result of do, or an outage after over ends.
-func until(ctx, over context.Context, do func(context.Context) (answer, error)) (answer, error) {
+// waitUntil returns the result of do, or an outage when over ends.
+func waitUntil(ctx, over context.Context, do func(context.Context) (answer, error)) (answer, error) {
 	type ending struct {
 		answer
 		err error
@@ -176,18 +183,18 @@ func until(ctx, over context.Context, do func(context.Context) (answer, error)) 
 }
 
 // store stores the answer of finished work. It retries until the lease ends.
-func (d *door) store(end context.Context, key *once.Reservation, q *asked, a answer,
+func (ep *endpoint) store(end context.Context, key *once.Reservation, q *keyedRequest, a answer,
 	kept once.Answer) (answer, error) {
 	for attempt := 1; ; attempt++ {
-		err := d.tryFinish(end, key, kept)
+		err := ep.tryFinish(end, key, kept)
 		if err == nil {
 			a.kept = &kept
 			return a, nil
 		}
 		if errors.Is(err, store.ErrLost) {
-			other, err := d.again(end, q, store.ErrBusy)
+			other, err := ep.again(end, q, store.ErrBusy)
 			if other.outcome = telemetry.KeyOvertaken; attempt > 1 && err == nil && other.equals(a) {
-				other.outcome = telemetry.KeyDone // an earlier attempt took effect
+				other.outcome = telemetry.KeyDone // an earlier attempt stored the answer
 			}
 			return other, err
 		}
@@ -204,13 +211,14 @@ func (d *door) store(end context.Context, key *once.Reservation, q *asked, a ans
 	}
 }
 
-// tryFinish makes one attempt to store the answer, within the silence limit.
-func (d *door) tryFinish(ctx context.Context, key *once.Reservation, kept once.Answer) error {
-	ctx, cancel := context.WithTimeout(ctx, d.o.silence())
+// tryFinish makes one attempt to store the answer, for at most dbTimeout.
+func (ep *endpoint) tryFinish(ctx context.Context, key *once.Reservation, kept once.Answer) error {
+	ctx, cancel := context.WithTimeout(ctx, ep.o.dbTimeout())
 	defer cancel()
 	return key.Finish(ctx, kept)
 }
 
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -218,10 +226,10 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// giveBack frees the key. If that fails, the key is free when the lease ends.
-func (d *door) giveBack(ctx context.Context, key *once.Reservation) error {
+// giveBack frees the key. After an error the key is free when the lease ends.
+func (ep *endpoint) giveBack(ctx context.Context, key *once.Reservation) error {
 	if err := key.GiveBack(ctx); err != nil && !errors.Is(err, store.ErrLost) {
-		d.o.Logger.WarnContext(ctx, "httpidem: the key stays until its lease ends", "endpoint", d.name,
+		ep.o.Logger.WarnContext(ctx, "httpidem: the key stays until its lease ends", "endpoint", ep.name,
 			"error", err)
 	}
 	return nil
