@@ -109,10 +109,10 @@ func (p till[TTx]) want(key, rows, status string) {
 	}
 }
 
-// TestSagasGoNoWayBack: during a rollout, and after a rollback, an engine of the older build does not run
-// the sagas of the later one, because it would pay without the check. It still delivers signals and
-// cancellations to them.
-func TestSagasGoNoWayBack(t *testing.T) {
+// TestOlderBuildDoesNotRunLaterSagas: during a rollout, and after a rollback, an engine of the older build
+// does not run the sagas of the later one, because it would pay without the check. It still delivers signals
+// and cancellations to them.
+func TestOlderBuildDoesNotRunLaterSagas(t *testing.T) {
 	onTill(t, noWayBack[tx], noWayBack[*sql.Tx], noWayBack[pgx.Tx])
 }
 

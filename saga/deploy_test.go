@@ -158,9 +158,9 @@ func (r *renamed) send(d *saga.Definition[order], key string, s saga.Signal[bool
 	r.goOn()
 }
 
-// TestRenameUnderWay: requests in progress when their step is renamed are answered, continued and undone
+// TestRenameInProgress: requests in progress when their step is renamed are answered, continued and undone
 // under their original names. The answers come before or after the saga is moved.
-func TestRenameUnderWay(t *testing.T) {
+func TestRenameInProgress(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		t.Run(fmt.Sprint(before), func(t *testing.T) {
 			t.Parallel()

@@ -9,9 +9,9 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// TestMendedCommandAndReply: a command or a reply that became a dead letter and was edited still counts for
+// TestEditedCommandAndReply: a command or a reply that became a dead letter and was edited still counts for
 // its saga.
-func TestMendedCommandAndReply(t *testing.T) {
+func TestEditedCommandAndReply(t *testing.T) {
 	k := newDesk(t, memstore.New(nil))
 	commands := k.begin(order{ID: "o", Lines: []string{"tea"}})
 	if len(commands) != 1 {

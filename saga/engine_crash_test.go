@@ -74,9 +74,9 @@ func turnOf(t *testing.T, process *memstore.Store, o *saga.EngineOptions, d saga
 	}
 }
 
-// TestWhoEndsItsProcess: a crash counts for the function that ran, not for an earlier one that was not
-// called, nor for one that was called before and failed.
-func TestWhoEndsItsProcess(t *testing.T) {
+// TestCrashCountsForTheRunningFunction: a crash counts for the function that ran, not for an earlier one that
+// was not called, nor for one that was called before and failed.
+func TestCrashCountsForTheRunningFunction(t *testing.T) {
 	var deaths, asked, fails int
 	die := func() { deaths++; runtime.Goexit() }
 	deadly := saga.Do("deadly", func(context.Context, tx, saga.Run[trip]) (int, error) {

@@ -84,9 +84,9 @@ func inBubble(t *testing.T, d *saga.Definition[trip],
 	})
 }
 
-// TestIdleEngineAsksSeldom: an idle engine makes about nine database calls a minute: a claim every 8 s, and
+// TestIdleEnginePollsRarely: an idle engine makes about nine database calls a minute: a claim every 8 s, and
 // one a minute for its definitions. It checks the tables once, and does not probe a database that answers.
-func TestIdleEngineAsksSeldom(t *testing.T) {
+func TestIdleEnginePollsRarely(t *testing.T) {
 	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"))
 	inBubble(t, d, func(t *testing.T, _ context.Context, db *tallied, e *saga.Engine[tx]) {
 		time.Sleep(time.Minute)
@@ -163,9 +163,9 @@ func TestEarlyCancelsAndSignals(t *testing.T) {
 	})
 }
 
-// TestRolledBackStartsAreLookedForSeldom: polls for starts that were rolled back get rarer, and need no
+// TestRolledBackStartsArePolledRarely: polls for starts that were rolled back get rarer, and need no
 // transaction each. Other sagas continue.
-func TestRolledBackStartsAreLookedForSeldom(t *testing.T) {
+func TestRolledBackStartsArePolledRarely(t *testing.T) {
 	d := saga.New("trip", &saga.Options[trip]{Key: tripKey}, ledger("flight"))
 	inBubble(t, d, func(t *testing.T, ctx context.Context, db *tallied, e *saga.Engine[tx]) {
 		const ghosts = 50

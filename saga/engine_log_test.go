@@ -91,9 +91,9 @@ func TestEngineLogsThePanicOfACondition(t *testing.T) {
 	})
 }
 
-// TestEngineTellsOfNamesThatItDoesNotKnow: an engine logs once the sagas of the database that it has no
+// TestEngineLogsSagasWithoutADefinition: an engine logs once the sagas of the database that it has no
 // definition of: as a warning if no engine runs them.
-func TestEngineTellsOfNamesThatItDoesNotKnow(t *testing.T) {
+func TestEngineLogsSagasWithoutADefinition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memstore.New(nil)
 		d := trips()
@@ -115,9 +115,9 @@ func TestEngineTellsOfNamesThatItDoesNotKnow(t *testing.T) {
 	})
 }
 
-// TestEngineWarnsWhereNobodyTakesReplies: an engine with commands logs a warning if no consumer handles
+// TestEngineWarnsOfUnhandledReplies: an engine with commands logs a warning if no consumer handles
 // their replies, here or in another process.
-func TestEngineWarnsWhereNobodyTakesReplies(t *testing.T) {
+func TestEngineWarnsOfUnhandledReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, bus := memstore.New(nil), membroker.New(nil)
 		if err := bus.MakeTopics(t.Context(), 2, "packing", "packed"); err != nil {

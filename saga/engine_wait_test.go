@@ -70,10 +70,10 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestSignalsThatNobodyTakes: a signal that no run can take is refused with the reason. A signal for an
+// TestSignalsWithoutAWait: a signal that no run can take is refused with the reason. A signal for an
 // unknown occurrence is stored only until the occurrences are known, so it does not use up the room for
 // others.
-func TestSignalsThatNobodyTakes(t *testing.T) {
+func TestSignalsWithoutAWait(t *testing.T) {
 	db := memstore.New(nil)
 	gate, plain, each := saga.Signal[bool]{Name: "gate"}, saga.Signal[bool]{Name: "plain"},
 		saga.Signal[bool]{Name: "each"}

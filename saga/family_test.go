@@ -249,9 +249,9 @@ func childrenStand() map[string]childStands {
 	}
 }
 
-// TestNoParentWaitsForAnEndThatWasTold: a parent that turns back waits for a child only if the child's end
+// TestParentWaitsOnlyForAnUnreportedEnd: a parent that turns back waits for a child only if the child's end
 // is still to come, in each state of the child, even if an operator completed the step before.
-func TestNoParentWaitsForAnEndThatWasTold(t *testing.T) {
+func TestParentWaitsOnlyForAnUnreportedEnd(t *testing.T) {
 	for name, c := range childrenStand() {
 		if c.settled != "" {
 			t.Run(name, func(t *testing.T) { c.check(t, false, c.settled) })
@@ -294,10 +294,10 @@ func (c *childStands) check(t *testing.T, completed bool, want string) {
 	}
 }
 
-// TestRetryOfAChildThatSaidNo: a child that is rejected past the pivot makes its parent stuck. A retry
+// TestRetryOfARejectedChild: a child that is rejected past the pivot makes its parent stuck. A retry
 // starts another child in its place, even with another input. A rejected child has no effect, so its step
 // can be skipped.
-func TestRetryOfAChildThatSaidNo(t *testing.T) {
+func TestRetryOfARejectedChild(t *testing.T) {
 	for _, verb := range []operate.SagaVerb{operate.RetrySaga, operate.SkipSaga} {
 		k := newKin(t)
 		k.short = true

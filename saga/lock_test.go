@@ -118,9 +118,9 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestLockInLine: sagas get the entity in the order of arrival, and are woken without a timer. A waiting
+// TestLockOrder: sagas get the entity in the order of arrival, and are woken without a timer. A waiting
 // saga can be cancelled, and then blocks no other.
-func TestLockInLine(t *testing.T) {
+func TestLockOrder(t *testing.T) {
 	now := time.Now()
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
 	d := locking()
@@ -192,8 +192,9 @@ func TestLockInLine(t *testing.T) {
 	want()
 }
 
-// TestLockUnbegun: a saga that waits in line has done nothing, so Cancel reports that no undo is called.
-func TestLockUnbegun(t *testing.T) {
+// TestCancelOfAWaitingLock: a saga that waits in line has done nothing, so Cancel reports that no undo is
+// called.
+func TestCancelOfAWaitingLock(t *testing.T) {
 	db := memstore.New(nil)
 	d := saga.New("locking", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts), ledger("work"),
 		saga.Wait[trip]("hand", hand))
@@ -493,8 +494,8 @@ func TestExploreLockOfAChild(t *testing.T) {
 	})
 }
 
-// TestTimeoutBesideRetry: Timeout works together with Retry, in both orders.
-func TestTimeoutBesideRetry(t *testing.T) {
+// TestTimeoutWithRetry: Timeout works together with Retry, in both orders.
+func TestTimeoutWithRetry(t *testing.T) {
 	retry, timeout := saga.Retry(saga.Policy{Attempts: 2}), saga.Timeout(3*time.Second)
 	for _, opts := range [][]saga.Option{{retry, timeout}, {timeout, retry}} {
 		p := locking(opts...).Body().Plan

@@ -122,9 +122,9 @@ func childEnds[TTx any](k *desk[TTx], commit func(context.Context, TTx) error) {
 	}
 }
 
-// TestWhatMayStandIsNotForgotten: if a saga with a step that ended its own transaction turns back, nothing
+// TestUnsureStepWaitsForAnOperator: if a saga with a step that ended its own transaction turns back, nothing
 // is undone before an operator decides about the step.
-func TestWhatMayStandIsNotForgotten(t *testing.T) {
+func TestUnsureStepWaitsForAnOperator(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		file := opened(t, t.TempDir(), "sagas")
 		if _, err := sqlitestore.Migrate(t.Context(), file, nil); err != nil {
@@ -222,9 +222,9 @@ func mayStand[TTx any](k *desk[TTx], ledger string, exec func(context.Context, T
 	}
 }
 
-// TestStartRefusesWhatNoMessageCarries: Start refuses a name and a key that are too long for a message, and
+// TestStartRefusesATooLongAddress: Start refuses a name and a key that are too long for a message, and
 // so does a step whose child has them.
-func TestStartRefusesWhatNoMessageCarries(t *testing.T) {
+func TestStartRefusesATooLongAddress(t *testing.T) {
 	long := saga.New(strings.Repeat("n:", 127), &saga.Options[trip]{Key: tripKey}, ledger("a"))
 	outer := saga.New("outer", &saga.Options[trip]{Key: tripKey},
 		saga.Child("kid", long, func(r saga.Run[trip]) trip { return trip{ID: strings.Repeat(":", 255)} }))

@@ -133,8 +133,8 @@ func TestOptionsWithoutAFunction(t *testing.T) {
 	}
 }
 
-// TestFaultsBesideANameTwice: a duplicate name hides no other fault, and causes none.
-func TestFaultsBesideANameTwice(t *testing.T) {
+// TestFaultsOfADuplicateName: a duplicate name hides no other fault, and causes none.
+func TestFaultsOfADuplicateName(t *testing.T) {
 	a := saga.Do("a", reserve, release)
 	err := saga.New("order", &saga.Options[order]{Key: orderID}, a, saga.Do("b", reserve, nil),
 		saga.Do("a", reserve, nil), saga.Do("pay", reserve, nil, saga.Pivot()),

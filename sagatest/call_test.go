@@ -225,11 +225,11 @@ func TestExploreCallsEverySingleFault(t *testing.T) {
 		&sagatest.Options{Rest: 60 * time.Second, Sample: sampled(400), Failures: 3})
 }
 
-// TestExploreCallsOfTheDead: if a process dies, the next owner of its shard continues the claimed messages
-// and the calls of the process. Leases last for days here, but the world is idle within a minute, with
-// nothing parked. (A process that never had a shard is an exception.)
+// TestExploreCallsOfADeadProcess: if a process dies, the next owner of its shard continues the claimed
+// messages and the calls of the process. Leases last for days here, but the world is idle within a minute,
+// with nothing parked. (A process that never had a shard is an exception.)
 // Interleaving 8.
-func TestExploreCallsOfTheDead(t *testing.T) {
+func TestExploreCallsOfADeadProcess(t *testing.T) {
 	sagatest.Explore(t, buildCallsFor(100*time.Hour, inMemory, nil),
 		&sagatest.Options{Rest: 60 * time.Second, Sample: sampled(200), Failures: 3,
 			Modes: []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter}})

@@ -155,8 +155,9 @@ func TestCheckFindsALockThatNamesOthers(t *testing.T) {
 	}
 }
 
-// TestCheckOfARivalThatIsNone: Check refuses a rival that is the first saga itself or of another definition.
-func TestCheckOfARivalThatIsNone(t *testing.T) {
+// TestCheckRefusesAnInvalidRival: Check refuses a rival that is the first saga itself or of another
+// definition.
+func TestCheckRefusesAnInvalidRival(t *testing.T) {
 	nothing := sagatest.View(func(context.Context, mtx) (string, error) { return "", nil })
 	for want, in := range map[string]any{
 		`the input of Rival has the key of the saga, "one"`: transfer{"one", "savings", 50},

@@ -122,9 +122,9 @@ func TestCheckFindsASagaThatOnePassingFailureEnds(t *testing.T) {
 	}
 }
 
-// TestCheckLeavesSagasThatMayTurnBack: Check accepts a saga that turns back by its definition, or for
+// TestCheckAcceptsSagasThatTurnBack: Check accepts a saga that turns back by its definition, or for
 // another reason than the failure.
-func TestCheckLeavesSagasThatMayTurnBack(t *testing.T) {
+func TestCheckAcceptsSagasThatTurnBack(t *testing.T) {
 	once, pivot := saga.Retry(saga.Policy{Attempts: 1}), final("pivot", saga.Pivot())
 	first := puts("first", nil, saga.AtStart())
 	second := puts("second", func(_ saga.Run[buy], tx mtx) error {
@@ -158,8 +158,8 @@ func TestCheckLeavesSagasThatMayTurnBack(t *testing.T) {
 	}
 }
 
-// TestCheckOnAsksForWhatToCompare: CheckOn compares no data by default, so it requires View or a promise.
-func TestCheckOnAsksForWhatToCompare(t *testing.T) {
+// TestCheckOnNeedsAView: CheckOn compares no data by default, so it requires View or a promise.
+func TestCheckOnNeedsAView(t *testing.T) {
 	d := saga.New("steps", &saga.Options[buy]{Key: func(b buy) string { return b.ID }}, puts("hold", nil),
 		final("pivot", saga.Pivot()))
 	fresh := func(context.Context) (sagatest.Beginner[mtx], error) { return memstore.New(nil), nil }
@@ -189,9 +189,9 @@ func TestCheckOnAsksForWhatToCompare(t *testing.T) {
 	}
 }
 
-// TestReplayOfWhatNeverComesUp: if a fault of a schedule is never injected, the replay fails with the
+// TestReplayOfAMissingFault: if a fault of a schedule is never injected, the replay fails with the
 // reason.
-func TestReplayOfWhatNeverComesUp(t *testing.T) {
+func TestReplayOfAMissingFault(t *testing.T) {
 	for schedule, want := range map[string]string{
 		"none": "", "fails@1": "", "rejects@3,fails@4": "", "fails@1,twice@3": "", "value@1": "", "twice@2": "",
 		"rejects@99":         "the fault rejects@99 never came up: this run has 4 steps",

@@ -86,9 +86,9 @@ func (c *claim) check(t sagatest.T, more ...sagatest.Term) sagatest.Checked {
 	return sagatest.Check(t, d, buy{ID: "c-1", Cents: 50}, terms...)
 }
 
-// TestCheckTriesWhatOthersBring: Check tries each value of a signal and a reply, and each one late,
+// TestCheckTriesAllValues: Check tries each value of a signal and a reply, and each one late,
 // repeated and missing. The saga passes, and all ends occur.
-func TestCheckTriesWhatOthersBring(t *testing.T) {
+func TestCheckTriesAllValues(t *testing.T) {
 	for _, lapses := range []bool{false, true} {
 		c, ends := aClaim(), map[string]bool{}
 		c.lapses = lapses
@@ -119,9 +119,9 @@ func TestCheckTriesWhatOthersBring(t *testing.T) {
 	}
 }
 
-// TestCheckFindsBugsOfWhatOthersBring: some bugs show only with a certain value, or without one. Check
+// TestCheckFindsBugsOfValues: some bugs show only with a certain value, or without one. Check
 // finds each, reports it once, and the printed command finds it again.
-func TestCheckFindsBugsOfWhatOthersBring(t *testing.T) {
+func TestCheckFindsBugsOfValues(t *testing.T) {
 	for name, b := range map[string]struct {
 		seed            func(c *claim)
 		want, from, not string
@@ -221,8 +221,8 @@ type deadly struct{ recorder }
 
 func (d *deadly) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// TestCheckSaysWhatItIsNotTold: invalid terms, and sagas that cannot be checked, are reported with advice.
-func TestCheckSaysWhatItIsNotTold(t *testing.T) {
+// TestCheckReportsInvalidTerms: invalid terms, and sagas that cannot be checked, are reported with advice.
+func TestCheckReportsInvalidTerms(t *testing.T) {
 	wait := saga.Wait[buy]("wait", verdicts)
 	key := func(b buy) string { return b.ID }
 	step := func(do func(r saga.Run[buy]) (string, error)) *saga.Definition[buy] {

@@ -31,10 +31,10 @@ var (
 	answered = skald.Event[int]{Topic: "answered", Type: "answered"}
 )
 
-// TestAllStationsShareFewConnections: a service with all components, and its own writers, uses one pool. No
+// TestAllComponentsShareFewConnections: a service with all components, and its own writers, uses one pool. No
 // component holds a connection while it waits for a second connection. So they cannot deadlock, even with few
 // connections. The pool limits the connections of all components together.
-func TestAllStationsShareFewConnections(t *testing.T) {
+func TestAllComponentsShareFewConnections(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int32{1, 2, 3} {
 		t.Run(fmt.Sprintf("pgx %d", most), func(t *testing.T) {

@@ -89,8 +89,8 @@ func put(_ context.Context, tx *memstore.Tx, m skald.Received[string]) error {
 	return tx.Put("got", m.Value)
 }
 
-// TestDrainWaitsForShardsOfTheDead: Drain waits for shards that a relay of another test left leased.
-func TestDrainWaitsForShardsOfTheDead(t *testing.T) {
+// TestDrainWaitsForLeasedShards: Drain waits for shards that a relay of another test left leased.
+func TestDrainWaitsForLeasedShards(t *testing.T) {
 	d := newDraining(t)
 	if _, err := d.relay(300 * time.Millisecond).Step(t.Context()); err != nil {
 		t.Fatal(err)
@@ -157,9 +157,9 @@ func TestDrainWaitsForAnOutageAndForNoRetry(t *testing.T) {
 	}
 }
 
-// TestDrainFailsOnWhatIsLeft: messages without effect fail Drain: after a panic of a handler, without a
+// TestDrainFailsOnLeftMessages: messages without effect fail Drain: after a panic of a handler, without a
 // relay, without the topic, or with the id of another message. DrainAllowing allows each of them.
-func TestDrainFailsOnWhatIsLeft(t *testing.T) {
+func TestDrainFailsOnLeftMessages(t *testing.T) {
 	d := newDraining(t)
 	panics := d.inbox(d.db, &inbox.Options{Retry: inbox.Retry{Attempts: 1}},
 		func(context.Context, *memstore.Tx, skald.Received[string]) error { panic("oh") })
@@ -195,9 +195,9 @@ func TestDrainFailsOnWhatIsLeft(t *testing.T) {
 	left(sagatest.Rows|sagatest.Quarantined, "1 rows of the outbox of", d.relay(0), in)
 }
 
-// TestDrainThatHasNoEnd: a stepper that is never idle is named when the time is over. A permanent error
+// TestDrainTimesOut: a stepper that is never idle is named when the time is over. A permanent error
 // ends Drain.
-func TestDrainThatHasNoEnd(t *testing.T) {
+func TestDrainTimesOut(t *testing.T) {
 	d := newDraining(t)
 	soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()

@@ -336,9 +336,9 @@ func (u deadlocked[TTx]) Outage(ctx context.Context, err error) bool {
 	return u.Unit.Outage(ctx, err)
 }
 
-// TestLostUpdateIsSeen: two handlers both read before either writes. Without protection one update is lost;
-// with versions the later handler is called again. So the test above can find a lost update.
-func TestLostUpdateIsSeen(t *testing.T) {
+// TestLostUpdateIsDetected: two handlers both read before either writes. Without protection one update is
+// lost; with versions the later handler is called again. So the test above can find a lost update.
+func TestLostUpdateIsDetected(t *testing.T) {
 	for _, c := range []struct {
 		w    way
 		left int64 // of two

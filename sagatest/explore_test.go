@@ -47,16 +47,16 @@ func TestExploreModelEverySingleFaultWithRetention(t *testing.T) {
 		&sagatest.Options{Sample: sampled(300), Failures: 3})
 }
 
-// TestExploreModelEverySingleFaultWithRowsSetAside adds a missing topic: rows are deferred, block their
+// TestExploreModelEverySingleFaultWithDeferredRows adds a missing topic: rows are deferred, block their
 // keys, and are published in order later.
-func TestExploreModelEverySingleFaultWithRowsSetAside(t *testing.T) {
+func TestExploreModelEverySingleFaultWithDeferredRows(t *testing.T) {
 	sagatest.Explore(t, buildLate(largeLoad()), &sagatest.Options{Sample: sampled(300), Failures: 3})
 }
 
-// TestExploreModelEverySingleFaultWithATopicMadeAnew deletes a topic with its unread messages, and creates
+// TestExploreModelEverySingleFaultWithARecreatedTopic deletes a topic with its unread messages, and creates
 // it again. The stored messages are published again, before newer ones, after any crash.
 // Interleaving 9.
-func TestExploreModelEverySingleFaultWithATopicMadeAnew(t *testing.T) {
+func TestExploreModelEverySingleFaultWithARecreatedTopic(t *testing.T) {
 	for _, turn := range []int{5, 8, 11, 14, 17} {
 		t.Run(fmt.Sprint("turn ", turn), func(t *testing.T) {
 			sagatest.Explore(t, buildAnew(largeLoad(), wiring{}, turn),

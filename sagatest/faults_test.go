@@ -211,9 +211,9 @@ func restless() sagatest.Rates {
 	return r
 }
 
-// TestFaultsDoNoHarm: the wrappers inject all their faults into services under Run, and no message is lost
-// or doubled.
-func TestFaultsDoNoHarm(t *testing.T) {
+// TestFaultsLoseNoMessage: the wrappers inject all their faults into services under Run, and no message is
+// lost or doubled.
+func TestFaultsLoseNoMessage(t *testing.T) {
 	f := sagatest.NewFaults(7, restless())
 	c := newChain(t, f)
 	c.start()

@@ -12,10 +12,10 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// TestRowThatItsWriterVouchedForInVain: the table trusts the value of bucket, except for sizes, but the
+// TestRelayDefersRowsThatExceedLimits: the table trusts the value of bucket, except for sizes, but the
 // relay does not. A row that exceeds a limit is deferred under its name, and so are rows that were too
 // large before the table had the limit.
-func TestRowThatItsWriterVouchedForInVain(t *testing.T) {
+func TestRelayDefersRowsThatExceedLimits(t *testing.T) {
 	a := newAttack(t)
 	ctx := t.Context()
 	const insert = ".skald_outbox (topic, key, type, data, subject, bucket) VALUES "

@@ -15,7 +15,7 @@ type placed struct {
 }
 
 // consumers are the worlds with one consumer, by topic, on any database. The world of
-// TestExploreCallsOfTheDead is missing, because its leases must use the world's clock.
+// TestExploreCallsOfADeadProcess is missing, because its leases must use the world's clock.
 func consumers[TTx any](on opening[TTx]) map[string]placed {
 	all := map[string]placed{
 		// with dead letters and a redrive

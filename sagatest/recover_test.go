@@ -183,11 +183,11 @@ func TestExploreRecover(t *testing.T) {
 	sagatest.Explore(t, movedInMemory(0), &sagatest.Options{Pairs: true, Sample: movedSample(), Failures: 3})
 }
 
-// TestExploreRecoverBesideATopicMadeAnew adds a topic that is recreated just before a recovery, between two
+// TestExploreRecoverWithARecreatedTopic adds a topic that is recreated just before a recovery, between two
 // recoveries, and after them. So a recovery and a replay each find the other half done. The new topic gets
 // all stored messages in order.
 // Interleaving 5.
-func TestExploreRecoverBesideATopicMadeAnew(t *testing.T) {
+func TestExploreRecoverWithARecreatedTopic(t *testing.T) {
 	for _, turn := range []int{5, 7, 9, 12} {
 		t.Run(fmt.Sprint("turn ", turn), func(t *testing.T) {
 			sagatest.Explore(t, movedInMemory(turn), &sagatest.Options{Pairs: true, Sample: several(40, 1200),

@@ -163,11 +163,11 @@ func firsts(all []string) (out []string) {
 	return out
 }
 
-// TestTopicMadeAnewOnKafka deletes and recreates a topic on Kafka, with concurrent writers, while a relay
+// TestRecreatedTopicOnKafka deletes and recreates a topic on Kafka, with concurrent writers, while a relay
 // dies. The topic gets all stored messages, with first deliveries in order, and deferred rows, too. The
 // other topic gets no message again.
 // Interleaving 9.
-func TestTopicMadeAnewOnKafka(t *testing.T) {
+func TestRecreatedTopicOnKafka(t *testing.T) {
 	t.Parallel()
 	r := newRemade(t)
 	stopA, stopB := r.relay("a"), r.relay("b")

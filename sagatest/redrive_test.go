@@ -89,11 +89,11 @@ func (r *release[TTx]) Step(ctx context.Context) (bool, error) {
 	return true, err
 }
 
-// TestExploreRedrivesBesideCalls redrives a dead letter that did not block its key: before, during and
+// TestExploreRedrivesDuringCalls redrives a dead letter that did not block its key: before, during and
 // after a call of that key which it would undo, with each fault at each I/O. Neither waits for the other
 // forever.
 // Interleaving 8.
-func TestExploreRedrivesBesideCalls(t *testing.T) {
+func TestExploreRedrivesDuringCalls(t *testing.T) {
 	for rounds := range 4 {
 		t.Run(fmt.Sprint(rounds, " rounds"), func(t *testing.T) {
 			sagatest.Explore(t, buildRedriving(inMemory, rounds),

@@ -15,10 +15,10 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// TestNoMarkKnowsWhatIsKept: without marks a consumer repeats handled messages, but nothing more: a
+// TestNoMarkDetectsStoredMessages: without marks a consumer repeats handled messages, but nothing more: a
 // repetition of a parked message or a dead letter is not handled in addition. After a redrive it takes
 // effect once.
-func TestNoMarkKnowsWhatIsKept(t *testing.T) {
+func TestNoMarkDetectsStoredMessages(t *testing.T) {
 	for name, fails := range map[string]error{
 		"dead":   skald.Permanent(errors.New("no such column")),
 		"parked": errors.New("not yet"),

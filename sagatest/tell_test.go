@@ -15,9 +15,9 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// TestFaultsTellWhatTheyStruck: the function of OnFault is called once for each fault that affects messages,
+// TestOnFaultGetsTheMessages: the function of OnFault is called once for each fault that affects messages,
 // with the messages.
-func TestFaultsTellWhatTheyStruck(t *testing.T) {
+func TestOnFaultGetsTheMessages(t *testing.T) {
 	t.Parallel()
 	id := store.Identity{Source: "/s", ID: "m1"}
 	msg := []skald.Message{{Source: "/s", ID: "m1", Topic: "t", Key: []byte("k"), Type: "x",
@@ -113,9 +113,9 @@ func acked(t *testing.T, b broker.Broker, want int) {
 	}
 }
 
-// TestUpset: FailHandler panics, fails and gives up, by the rates, and reports each message. It does so only
-// in a Session.
-func TestUpset(t *testing.T) {
+// TestFailHandler: FailHandler panics, fails and gives up, by the rates, and reports each message. It does so
+// only in a Session.
+func TestFailHandler(t *testing.T) {
 	m := skald.Message{Source: "/s", ID: "1"}
 	upset := func(f *sagatest.Faults) (err error) {
 		defer func() {

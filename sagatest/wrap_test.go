@@ -93,8 +93,8 @@ func (b *tap) Subscribe(ctx context.Context, g broker.Group) (broker.Subscriptio
 	return s, err
 }
 
-// TestWrappersPassOnWhatIsOptional: the wrappers have the optional methods of the wrapped drivers.
-func TestWrappersPassOnWhatIsOptional(t *testing.T) {
+// TestWrappersHaveOptionalMethods: the wrappers have the optional methods of the wrapped drivers.
+func TestWrappersHaveOptionalMethods(t *testing.T) {
 	f := sagatest.NewFaults(1, sagatest.None())
 	db, bus := memstore.New(nil), membroker.New(nil)
 	if sagatest.WrapDriver(db, f).Woken() == nil {

@@ -111,8 +111,9 @@ func TestAnotherChild(t *testing.T) {
 	}
 }
 
-// TestNamesForLife: a renamed run keeps its earlier name, and a newer step of that name gets another.
-func TestNamesForLife(t *testing.T) {
+// TestRenamedRunKeepsItsName: a renamed run keeps its earlier name, and a newer step of that name gets
+// another.
+func TestRenamedRunKeepsItsName(t *testing.T) {
 	older, newer := line(t, "hold do undo", "charge call undo"),
 		line(t, "reserve do undo", "charge call undo", "hold do undo")
 	s, err := plan.Move(older, newer, plan.Mapping{Rename: map[string]string{"hold": "reserve"}},

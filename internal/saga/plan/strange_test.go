@@ -56,9 +56,9 @@ func TestByHandOfAChild(t *testing.T) {
 	}
 }
 
-// TestSkipOfWhatWasSent: a skipped command that was sent may have taken effect, so it is undone when the
+// TestSkipOfASentStep: a skipped command that was sent may have taken effect, so it is undone when the
 // saga turns back. A call whose request was sent cannot be skipped.
-func TestSkipOfWhatWasSent(t *testing.T) {
+func TestSkipOfASentStep(t *testing.T) {
 	p, now := plan.New(line(t, "charge call undo", "ship command undo", "pay do pivot")), time.Now()
 	s, _ := p.Begin("id", now)
 	s, _, _ = p.Advance(s, plan.Event{What: plan.Sent, Step: "charge"}, now)
@@ -158,10 +158,10 @@ func TestCrashesInARow(t *testing.T) {
 	}
 }
 
-// TestWhatMayStandHoldsTheWayBack: a step that ended its own transaction may have taken effect. If the saga
+// TestUnsureStepDelaysUndos: a step that ended its own transaction may have taken effect. If the saga
 // turns back, nothing is undone before an operator decides, and the step itself is undone only if it took
 // effect. A step that crashed its process was rolled back, and delays nothing.
-func TestWhatMayStandHoldsTheWayBack(t *testing.T) {
+func TestUnsureStepDelaysUndos(t *testing.T) {
 	g := line(t, "hold do undo", "pay do undo", "look do noeffect")
 	g.Steps[2].After, g.Deadline = []string{"hold"}, time.Minute
 	p, now := plan.New(g), time.Now()
