@@ -181,7 +181,7 @@ func (a *announcer[TTx]) Renamed(ctx context.Context) {
 		"if it is one of them under a new name, stop it now and use the old name again: its marks have that name. To rename it: skald consumer rename OLD NEW --reason WHY, while no process runs")
 }
 
-// first returns at most five names, for a log line.
+// firstNames returns at most five names, for a log line.
 func firstNames(names []string) []string { return names[:min(len(names), 5)] }
 
 // ForOtherBuild logs that the inbox parks the messages of a type for another build, which handles the type.

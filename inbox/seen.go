@@ -35,7 +35,7 @@ type filter[TTx any] struct {
 // On sets the id of the current run of the database server.
 func (f *filter[TTx]) On(server string) { f.server = server }
 
-// Distrust makes the filter read marks again.
+// ReadAgain makes the filter read marks again.
 func (f *filter[TTx]) ReadAgain() { f.newInRow = 0 }
 
 // Cached drops messages that are finished according to the cache. It reads the cache once for all of es, and
@@ -100,7 +100,7 @@ func (f *filter[TTx]) Marked(ctx context.Context, es []*partition.Entry) (known 
 	return true
 }
 
-// wary reports whether the marks of es are to be read.
+// mustRead reports whether the filter has to read the marks of es.
 func (f *filter[TTx]) mustRead(es []*partition.Entry) bool {
 	suspected := func(e *partition.Entry) bool { return e.Chain.Partition.Tried != nil }
 	return f.newInRow < enoughNew || slices.ContainsFunc(es, suspected)
