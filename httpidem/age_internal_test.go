@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/once"
 )
 
-// A last is a cache that remembers one entry, for a day.
+// last is a cache that stores only the last entry, with a TTL of a day.
 type last struct {
 	once.Cache
 	entry once.Entry
@@ -17,8 +17,8 @@ func (*last) TTL() time.Duration { return 24 * time.Hour }
 
 func (l *last) Put(e ...once.Entry) { l.entry = e[0] }
 
-// An answer that was read, and is kept for as long as marks are, may be about to be deleted: it is cached for
-// a minute. One that was just stored is cached for as long as the cache remembers.
+// If an answer was read, its mark may be deleted soon. So the endpoint caches it for one minute only. If this
+// request stored the answer, the endpoint caches it for the TTL of the cache.
 func TestAnswerOfUnknownAge(t *testing.T) {
 	sealed, err := once.Request{Scope: "http:orders", Key: "k"}.Seal(make([]byte, 32), "run")
 	if err != nil {

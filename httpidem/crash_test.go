@@ -15,12 +15,12 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A mortal is the database as one process sees it, which dies at a call: nothing that it calls from then on
-// has any effect. The database itself lives, and ends the transactions that the process had.
+// mortal is a database as one process uses it. The process dies at one call: this call may take effect, and
+// all later calls have no effect. The database survives, and rolls back the open transactions of the process.
 type mortal struct {
 	store.Driver[mem]
-	dies  int  // at this call, counted from 0
-	after bool // once that took effect
+	dies  int  // index of the call at which the process dies
+	after bool // the call takes effect before the process dies
 	calls int
 	dead  bool
 	units []store.Unit[mem]
@@ -28,7 +28,7 @@ type mortal struct {
 
 var errDied = errors.New("the process died")
 
-// at does a call, unless the process is dead or dies at it.
+// at makes a call, unless the process is dead or dies at this call.
 func (m *mortal) at(call func() error) error {
 	if m.dead {
 		return errDied
@@ -93,16 +93,16 @@ func (u mortalUnit) Rollback(ctx context.Context, instead ...store.Effect) (stoo
 	return stood, err
 }
 
-// bury has the database end what the process left open.
+// bury rolls back the transactions that the dead process left open.
 func (m *mortal) bury(t *testing.T) {
 	t.Helper()
 	for _, u := range m.units {
-		_, _ = u.Rollback(t.Context()) // of one that is ended an error
+		_, _ = u.Rollback(t.Context()) // an ended transaction returns an error
 	}
 }
 
-// A process dies at each call of the database in turn, before that takes effect and after. Whoever sends the
-// request again, to another process, gets one answer, and the work is done once.
+// A process dies at each call of the database, before the call takes effect and after it. If the client sends
+// the request again to another process, it gets one answer, and the work is done once.
 func TestCrashAtEveryCall(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		for _, after := range []bool{false, true} {
@@ -141,13 +141,14 @@ func crashHandle(t *testing.T, n int, after, refuses bool) (died bool) {
 	}
 	replayed(t, second, true)
 	s := &shop[mem]{ground: g}
-	s.told(t, "placed", list)
-	s.said(t, int64(len(strings.Fields(list))))
+	s.wantList(t, "placed", list)
+	s.wantOutbox(t, int64(len(strings.Fields(list))))
 	return dying.dead
 }
 
-// The same of Wrap, whose effect is not in a transaction of ours: it is done once, or again where the process
-// died after it and before the answer was stored. All answers after that are equal.
+// The same test for Wrap, which has its effect outside of Skald's transaction. The work is done once. It is
+// done twice only if the process died after the effect and before it stored the answer. All later answers are
+// equal.
 func TestWrapCrashAtEveryCall(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for n, died := 0, true; died; n++ {

@@ -17,8 +17,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// All connections of a pool carry nothing any more, and stay open; new ones work. One request finds that out
-// and is answered 503. The others get new connections, whether the pool pings its idle ones or not.
+// All connections of a pool are dead but stay open; new connections work. One request detects that and gets
+// 503. The other requests get new connections, also if the pool does not ping its idle connections.
 func TestDeadConnectionsCostOneRequest(t *testing.T) {
 	for name, ping := range map[string]bool{"pinged": true, "not pinged": false} {
 		t.Run(name, func(t *testing.T) {

@@ -15,8 +15,9 @@ import (
 	"github.com/skald-go/skald/httpidem"
 )
 
-// A middleware that took the body leaves nothing to compare: the request is refused by name before its key is
-// reserved. One that gives the body back, or changes it, does no harm.
+// If a middleware has read the body, the endpoint cannot compare requests. It refuses the request with an
+// error that names the problem, before it reserves the key. A middleware that restores or changes the body
+// does no harm.
 func TestBodyTaken(t *testing.T) {
 	const formType = "application/x-www-form-urlencoded"
 	var parts bytes.Buffer
@@ -118,7 +119,7 @@ func bodyTaken(t *testing.T, name, kind, body string, encoding, chunked bool, fi
 		!strings.Contains(log.String(), says) || o.runs.Load() != 0 {
 		t.Errorf("%s, chunked %v: %d %s after %d runs, log %s", name, chunked, code, text, o.runs.Load(), log)
 	}
-	// The key is free: the middleware goes, and another amount is a first request.
+	// The key is free: without the middleware, a request with another amount is a first request.
 	clean := httptest.NewServer(wrapped(g.db, options, o))
 	defer clean.Close()
 	if code, text = send(clean.URL); code != 200 || text != "paid" || o.runs.Load() != 1 {
@@ -126,7 +127,7 @@ func bodyTaken(t *testing.T, name, kind, body string, encoding, chunked bool, fi
 	}
 }
 
-// The host is a header that Go keeps elsewhere.
+// net/http stores the Host header outside of Request.Header. The endpoint compares it, too.
 func TestHostIsCompared(t *testing.T) {
 	s := &shop[mem]{ground: inMemory(t)}
 	o := quiet()
@@ -143,10 +144,10 @@ func TestHostIsCompared(t *testing.T) {
 			t.Errorf("%d: %s is answered %d %s, want %d", i, c.host, w.Code, w.Body, c.code)
 		}
 	}
-	s.told(t, "placed", "tea")
+	s.wantList(t, "placed", "tea")
 }
 
-// Options that cannot be are refused by name, before anything is done.
+// Invalid options cause an error that names the option, before the handler runs.
 func TestOptionsAreRefused(t *testing.T) {
 	for name, o := range map[string]*httpidem.Options{"Lease": {Lease: -time.Second},
 		"MaxBody": {MaxBody: -1}} {
@@ -160,7 +161,7 @@ func TestOptionsAreRefused(t *testing.T) {
 		answers(t, post{key: "k", body: "{}"}.to(wrapped(g.db, o, next)), 500, "the service failed")
 		s := &shop[mem]{ground: g}
 		answers(t, post{key: "k", body: `{"SKU":"tea"}`}.to(s.endpoint(o)), 500, "the service failed")
-		if s.told(t, "placed", ""); next.runs.Load() != 0 {
+		if s.wantList(t, "placed", ""); next.runs.Load() != 0 {
 			t.Errorf("%s: %d runs", name, next.runs.Load())
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What a request is about is locked with its key, until its commit; each commit raises the version. A rival
-// is told to come again.
+// The endpoint locks the entities of a request together with its key until the commit. Each commit increases
+// their versions. A concurrent request for the same entity gets 409.
 func TestEntities(t *testing.T) {
 	everywhere(t, func(t *testing.T) { testEntities(t, inMemory(t)) },
 		func(t *testing.T) { testEntities(t, onSQLite(t)) },
@@ -72,10 +72,10 @@ func testEntities[TTx any](t *testing.T, g *ground[TTx]) {
 		answers(t, post{key: "k-4", body: body}.to(one), 500, "the service failed")
 	}
 	answers(t, post{key: "k-4", body: `{"SKU":"salt"}`}.to(one), 201, `{"ID":"version 1"}`)
-	s.told(t, "placed", "tea tea tea tea tea salt")
+	s.wantList(t, "placed", "tea tea tea tea tea salt")
 }
 
-// locking is an endpoint that answers with the version of what it locks.
+// locking returns an endpoint that answers with the versions of the entities that it locks.
 func (g *ground[TTx]) locking(s *shop[TTx], o *httpidem.Options) http.Handler {
 	return httpidem.Handle(g.db, "orders", httpidem.OneTenant, o,
 		func(ctx context.Context, tx TTx, q httpidem.Request[order]) (httpidem.Reply[view], error) {
@@ -89,7 +89,7 @@ func (g *ground[TTx]) locking(s *shop[TTx], o *httpidem.Options) http.Handler {
 		})
 }
 
-// Wrap has no transaction that could hold a lock.
+// Wrap has no transaction for a lock, so it refuses the option.
 func TestWrapLocksNothing(t *testing.T) {
 	o := quiet()
 	o.Entities = func(*http.Request, []byte) []store.Lock { return nil }

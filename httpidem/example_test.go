@@ -13,7 +13,7 @@ import (
 
 type booking struct{ Seat string }
 
-// A client that repeats its request gets the same answer. Rows and answer are one commit.
+// A client that repeats its request gets the same answer. One commit has the rows and the answer.
 func ExampleHandle() {
 	db := memstore.New(nil)
 	book := func(_ context.Context, tx *memstore.Tx,

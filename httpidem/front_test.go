@@ -22,7 +22,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A watched database counts what is asked of it for requests, and is on the run of a server that it names.
+// watched is a database that counts the queries of requests. Its field run is the run of its server.
 type watched struct {
 	*awayStore
 	asked atomic.Int64
@@ -50,7 +50,7 @@ func (w *watched) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.
 	return got, err
 }
 
-// A counter is a shop with a cache in a Redis in memory. Each endpoint is a process of its own.
+// counter is a shop with a cache in an in-memory Redis. Each endpoint of it represents another process.
 type counter struct {
 	*shop[mem]
 	t     *testing.T
@@ -75,7 +75,7 @@ func newCounter(t *testing.T, ttl time.Duration) *counter {
 	return c
 }
 
-// cached are options with a cache in front.
+// cached returns options with a cache in front of the database.
 func cached(t *testing.T, client rediscmd.Client,
 	o *rediscache.Options) (*rediscache.Cache, *httpidem.Options) {
 	t.Helper()
@@ -89,14 +89,14 @@ func cached(t *testing.T, client rediscmd.Client,
 	return cache, out
 }
 
-// settled waits until the cache has dealt with n entries since it was made.
+// settled waits until the cache has stored or dropped n entries since it was created.
 func settled(cache *rediscache.Cache, n int64) {
 	for s := cache.Status(); s.Stored+s.Dropped < n; s = cache.Status() {
 		runtime.Gosched()
 	}
 }
 
-// costs wants that p is answered so by h, and asks the database that often.
+// costs checks the answer of h to p, and how many queries of the database it needs.
 func (c *counter) costs(h http.Handler, p post, code int, body string, asked int64) {
 	c.t.Helper()
 	c.db.asked.Store(0)
@@ -107,7 +107,7 @@ func (c *counter) costs(h http.Handler, p post, code int, body string, asked int
 	}
 }
 
-// alter changes the one value that Redis has.
+// alter changes the only value in Redis.
 func (c *counter) alter(f func(string) string) {
 	c.t.Helper()
 	keys := c.redis.Keys()
@@ -125,8 +125,8 @@ func (c *counter) alter(f func(string) string) {
 
 var tea, salt = post{key: "k", body: `{"SKU":"tea"}`}, post{key: "k", body: `{"SKU":"salt"}`}
 
-// A repeat that Redis knows costs no statement, in whatever process; it is the answer byte for byte. Another
-// payload is refused as without a cache. An empty Redis is filled from the database.
+// If Redis has an answer, a repeat needs no statement, in each process. The answer is equal byte for byte.
+// Another payload is refused as without a cache. An endpoint fills an empty Redis from the database.
 func TestCachedRepeat(t *testing.T) {
 	c := newCounter(t, time.Hour)
 	one, two := c.endpoint(c.o), c.endpoint(c.o)
@@ -158,10 +158,10 @@ func TestCachedRepeat(t *testing.T) {
 		t.Errorf("redis has %q", keys)
 	}
 	c.costs(c.endpoint(c.o), tea, 201, `{"ID":"o-1"}`, 0)
-	c.told(t, "placed", "tea")
+	c.wantList(t, "placed", "tea")
 }
 
-// Wrap is cached alike: its answer, once that is stored.
+// Wrap caches its answers, too, after it has stored them.
 func TestCachedWrap(t *testing.T) {
 	c := newCounter(t, time.Hour)
 	legacy := &old{do: func(w http.ResponseWriter, _ *http.Request) {
@@ -176,7 +176,7 @@ func TestCachedWrap(t *testing.T) {
 	}
 }
 
-// Whatever Redis returns that is not this answer, the database decides.
+// If Redis returns a value that is not this answer, the database decides.
 func TestWrongAnswersOfTheCache(t *testing.T) {
 	others := map[string]string{} // values that are right elsewhere
 	value := func(c *counter) (v string) {
@@ -204,7 +204,7 @@ func TestWrongAnswersOfTheCache(t *testing.T) {
 		c.alter(alter)
 		t.Log(name)
 		c.costs(c.endpoint(c.o), tea, 201, `{"ID":"o-1"}`, 1)
-		c.told(t, "placed", "tea")
+		c.wantList(t, "placed", "tea")
 	}
 	for name, other := range others {
 		c := newCounter(t, time.Hour)
@@ -213,9 +213,9 @@ func TestWrongAnswersOfTheCache(t *testing.T) {
 		c.alter(func(string) string { return other })
 		t.Log(name)
 		c.costs(c.endpoint(c.o), tea, 201, `{"ID":"o-1"}`, 1)
-		c.told(t, "placed", "tea")
+		c.wantList(t, "placed", "tea")
 	}
-	// one key's value at another key of the same database
+	// The value of one key is copied to another key of the same database.
 	c := newCounter(t, time.Hour)
 	tea.to(c.endpoint(c.o))
 	v := value(c)
@@ -227,8 +227,8 @@ func TestWrongAnswersOfTheCache(t *testing.T) {
 	c.costs(c.endpoint(c.o), second, 201, `{"ID":"o-2"}`, 1)
 }
 
-// An answer whose commit may be gone, behind a restart or a restore, does not count: neither in a new process
-// nor in one that has seen the database away.
+// After a restart or a restore the commit of a cached answer may be lost. So the entry does not count:
+// neither in a new process, nor in a process that has noticed the outage.
 func TestCacheOfAnotherRun(t *testing.T) {
 	c := newCounter(t, time.Hour)
 	h := c.endpoint(c.o)
@@ -242,10 +242,10 @@ func TestCacheOfAnotherRun(t *testing.T) {
 	answers(t, post{key: "new", body: "{}"}.to(h), 503, "send the same request again")
 	c.db.begins = false
 	c.costs(h, tea, 201, `{"ID":"o-1"}`, 1)
-	c.told(t, "placed", "tea")
+	c.wantList(t, "placed", "tea")
 }
 
-// Only what is committed is cached, and no answer that is too large.
+// The endpoint caches only committed answers, and only answers that are small enough.
 func TestOnlyStoredAnswersAreCached(t *testing.T) {
 	c := newCounter(t, time.Hour)
 	h := c.endpoint(c.o)
@@ -279,8 +279,8 @@ func TestOnlyStoredAnswersAreCached(t *testing.T) {
 	c.costs(c.endpoint(c.o), large, 409, "not-kept", 0)
 }
 
-// A key that is fresh again by the database's clock is done again: an answer that was read shortly before is
-// cached for no longer than that.
+// If a key has expired by the database's clock, its request is done again. An answer that was read shortly
+// before that time is not cached for longer.
 func TestCacheKeepsNoLongerThanItsScope(t *testing.T) {
 	c := newCounter(t, 24*time.Hour)
 	c.o.Keep = 24 * time.Hour
@@ -298,10 +298,10 @@ func TestCacheKeepsNoLongerThanItsScope(t *testing.T) {
 	c.now = began.Add(24*time.Hour + time.Second)
 	c.redis.FastForward(30 * time.Minute)
 	c.costs(c.endpoint(c.o), tea, 201, `{"ID":"o-2"}`, 1)
-	c.told(t, "placed", "tea tea")
+	c.wantList(t, "placed", "tea tea")
 }
 
-// A cache that remembers for longer than answers are kept is refused.
+// A cache with a TTL longer than answers are stored is refused.
 func TestCacheIsRefused(t *testing.T) {
 	c := newCounter(t, 48*time.Hour)
 	c.o.Keep = 24 * time.Hour
@@ -309,7 +309,7 @@ func TestCacheIsRefused(t *testing.T) {
 		t.Errorf("48 hours of 24: %v", err)
 	}
 	answers(t, tea.to(c.endpoint(c.o)), 500, "the service failed")
-	c.told(t, "placed", "")
+	c.wantList(t, "placed", "")
 	c.o.Keep = 0
 	if err := httpidem.Check(t.Context(), c.db, c.o); err != nil {
 		t.Errorf("48 hours of 30 days: %v", err)

@@ -25,15 +25,15 @@ import (
 
 type mem = *memstore.Tx
 
-// A ground is a database of any kind, with a table of the user's own: lists by their names.
+// ground is a database of any kind with a table of the user, which has lists by name.
 type ground[TTx any] struct {
 	db   store.Driver[TTx]
 	note func(tx TTx, list, what string) error // appends to a list
 	list func(list string) (string, error)
 }
 
-// told wants a list of the user's.
-func (g *ground[TTx]) told(t *testing.T, list, want string) {
+// wantList checks the content of a list in the user's table.
+func (g *ground[TTx]) wantList(t *testing.T, list, want string) {
 	t.Helper()
 	if got, err := g.list(list); err != nil || got != want {
 		t.Errorf("%s: %q, %v, want %q", list, got, err, want)
@@ -72,7 +72,7 @@ func sqlList(db *sql.DB, prefix string) func(string) (string, error) {
 func onSQLite(t *testing.T) *ground[*sql.Tx] {
 	t.Helper()
 	dir := t.TempDir()
-	if shm, err := os.MkdirTemp("/dev/shm", "skald"); err == nil { // what is tested is not the disk
+	if shm, err := os.MkdirTemp("/dev/shm", "skald"); err == nil { // the test does not measure the disk
 		t.Cleanup(func() { _ = os.RemoveAll(shm) })
 		dir = shm
 	}
@@ -90,7 +90,7 @@ func onSQLite(t *testing.T) *ground[*sql.Tx] {
 	return &ground[*sql.Tx]{sqlitestore.New(db, nil), sqlNote(""), sqlList(db, "")}
 }
 
-// postgres is a schema of its own, and a pool of as many connections.
+// postgres creates a schema, and returns its name and a pool with this number of connections.
 func postgres(t *testing.T, connections int32) (*pgxpool.Pool, string) {
 	t.Helper()
 	ctx, schema := context.Background(), "httpidem_"+strings.ToLower(rand.Text()[:10])
@@ -143,7 +143,7 @@ func onDatabaseSQL(t *testing.T) *ground[*sql.Tx] {
 		sqlList(db, schema+".")}
 }
 
-// A post is a request, as a client sends it.
+// post is a request as a client sends it.
 type post struct {
 	key, body string
 	header    http.Header
@@ -171,7 +171,7 @@ func (p post) to(h http.Handler) *httptest.ResponseRecorder {
 	return w
 }
 
-// answers wants the status and the body; a problem by a part of it.
+// answers checks the status and the body of w. The body must contain the text body.
 func answers(t *testing.T, w *httptest.ResponseRecorder, code int, body string) {
 	t.Helper()
 	if w.Code != code || !strings.Contains(w.Body.String(), body) {
@@ -182,7 +182,7 @@ func answers(t *testing.T, w *httptest.ResponseRecorder, code int, body string) 
 	}
 }
 
-// replayed wants that w is what was stored, or not.
+// replayed checks whether w is a stored answer.
 func replayed(t *testing.T, w *httptest.ResponseRecorder, want bool) {
 	t.Helper()
 	if got := w.Header().Get("Idempotent-Replayed") == "true"; got != want {

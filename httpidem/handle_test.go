@@ -33,11 +33,11 @@ func quiet() *httpidem.Options {
 	return &httpidem.Options{Logger: slog.New(slog.DiscardHandler)}
 }
 
-// A shop is an endpoint that shows each run, and answers as it is told.
+// shop is an endpoint that counts its runs. Its answer is configurable.
 type shop[TTx any] struct {
 	*ground[TTx]
 	runs   atomic.Int64
-	answer func() (httpidem.Reply[view], error) // nil: 201
+	answer func() (httpidem.Reply[view], error) // nil means 201
 }
 
 func (s *shop[TTx]) endpoint(o *httpidem.Options) http.Handler {
@@ -57,8 +57,8 @@ func (s *shop[TTx]) serve(ctx context.Context, tx TTx,
 	return httpidem.Created(view{fmt.Sprint("o-", n)}, fmt.Sprint("/orders/o-", n)), nil
 }
 
-// said wants that many messages in the outbox.
-func (s *shop[TTx]) said(t *testing.T, want int64) {
+// wantOutbox checks the number of messages in the outbox.
+func (s *shop[TTx]) wantOutbox(t *testing.T, want int64) {
 	t.Helper()
 	if back, err := store.ReadBacklog(t.Context(), s.db); err != nil || back.Pending != want {
 		t.Errorf("%d messages wait, %v, want %d", back.Pending, err, want)
@@ -72,8 +72,8 @@ func everywhere(t *testing.T, memory, sqlite, pg, dbsql func(*testing.T)) {
 	t.Run("database-sql", dbsql)
 }
 
-// Row, message and answer are one commit; each repeat gets the same answer, another process's too, and
-// another payload none.
+// One commit has the row, the message and the answer. Each repeat gets the same answer, also from another
+// process. Another payload is refused.
 func TestHandle(t *testing.T) {
 	everywhere(t, func(t *testing.T) { testHandle(t, inMemory(t)) },
 		func(t *testing.T) { testHandle(t, onSQLite(t)) },
@@ -97,11 +97,11 @@ func testHandle[TTx any](t *testing.T, g *ground[TTx]) {
 		answers(t, post{key: "k-1", body: `{"SKU":"salt","Quantity":1}`}.to(h), 422, "idempotency-key-reused")
 	}
 	answers(t, post{key: "k-2", body: `{"SKU":"salt","Quantity":1}`}.to(one), 201, `{"ID":"o-2"}`)
-	s.told(t, "placed", "tea salt")
-	s.said(t, 2)
+	s.wantList(t, "placed", "tea salt")
+	s.wantOutbox(t, 2)
 }
 
-// What is stored, and what is rolled back and done again.
+// The test checks which results are stored, and which are rolled back and done again.
 func TestHandlePolicy(t *testing.T) {
 	everywhere(t, func(t *testing.T) { testPolicy(t, inMemory) },
 		func(t *testing.T) { testPolicy(t, onSQLite) },
@@ -160,10 +160,11 @@ func testPolicy[TTx any](t *testing.T, open func(*testing.T) *ground[TTx]) {
 			t.Errorf("%d: the rows of %d stay: %q, %v", i, c.code, all, err)
 		}
 	}
-	s.said(t, 5)
+	s.wantOutbox(t, 5)
 }
 
-// Of ten thousand equal posts at once one is done, and all are answered the same, through a few connections.
+// Of ten thousand concurrent equal requests one is done. All get the same answer, although there are only a
+// few connections.
 func TestManyAtOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T) { testMany(t, inMemory(t), 10_000) },
 		func(t *testing.T) { testMany(t, onSQLite(t), 1000) },
@@ -194,12 +195,12 @@ func testMany[TTx any](t *testing.T, g *ground[TTx], many int) {
 	if n := wrong.Load(); n > 0 || s.runs.Load() != 1 {
 		t.Errorf("%d are answered otherwise, %d runs", n, s.runs.Load())
 	}
-	s.told(t, "placed", "tea")
-	s.said(t, 1)
+	s.wantList(t, "placed", "tea")
+	s.wantOutbox(t, 1)
 }
 
-// While a request is being done a repeat is told so: at once where it is not to wait, in this process and in
-// another one.
+// While a request is in progress, a repeat gets 409, in this process and in another one. It gets 409
+// immediately if it must not wait.
 func TestInProgress(t *testing.T) {
 	everywhere(t, func(t *testing.T) { testInProgress(t, inMemory(t)) },
 		func(t *testing.T) { testInProgress(t, onSQLite(t)) },
@@ -238,10 +239,10 @@ func testInProgress[TTx any](t *testing.T, g *ground[TTx]) {
 	for _, h := range []http.Handler{one, two} {
 		replayed(t, p.to(h), true)
 	}
-	s.told(t, "placed", "tea")
+	s.wantList(t, "placed", "tea")
 }
 
-// An answer that is too large to be kept is sent, and is not done again.
+// An answer that is too large to be stored is sent, and its request is not done again.
 func TestLargeAnswer(t *testing.T) {
 	everywhere(t, func(t *testing.T) { testLarge(t, inMemory(t)) },
 		func(t *testing.T) { testLarge(t, onSQLite(t)) },
@@ -269,13 +270,13 @@ func testLarge[TTx any](t *testing.T, g *ground[TTx]) {
 		answers(t, w, 409, `"instance":"/large/1"`)
 		replayed(t, w, true)
 	}
-	g.told(t, "large", "once")
+	g.wantList(t, "large", "once")
 	if runs != 1 {
 		t.Errorf("%d runs", runs)
 	}
 }
 
-// Keys of tenants, of endpoints and of once.Do never meet.
+// Equal keys of different tenants, endpoints or calls of once.Do are independent.
 func TestScopes(t *testing.T) {
 	g := inMemory(t)
 	s := &shop[mem]{ground: g}
@@ -299,10 +300,10 @@ func TestScopes(t *testing.T) {
 		func(context.Context, mem) (int, error) { return 1, nil }); again || err != nil {
 		t.Errorf("once.Do: %v, %v", again, err)
 	}
-	g.told(t, "ran", "ann bob bob")
+	g.wantList(t, "ran", "ann bob bob")
 }
 
-// What must be equal under one key.
+// The test checks which parts of a request must be equal for one key.
 func TestFingerprint(t *testing.T) {
 	g := inMemory(t)
 	o := quiet()
@@ -335,7 +336,7 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// A bad request claims nothing.
+// A bad request reserves no key.
 func TestBadRequests(t *testing.T) {
 	s := &shop[mem]{ground: inMemory(t)}
 	o := quiet()
@@ -371,7 +372,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// A client that goes takes what is under way with it, and nothing of a commit.
+// If a client disconnects, its request in progress is rolled back. A commit that has begun continues.
 func TestClientGone(t *testing.T) {
 	s := &shop[mem]{ground: inMemory(t)}
 	ctx, leave := context.WithCancel(t.Context())
@@ -385,10 +386,10 @@ func TestClientGone(t *testing.T) {
 	s.answer = func() (httpidem.Reply[view], error) { return httpidem.OK(view{"again"}), nil }
 	w := p.to(h)
 	answers(t, w, 200, "o-1")
-	s.told(t, "placed", "tea")
+	s.wantList(t, "placed", "tea")
 }
 
-// The database is asked once for a repeat that this process has seen, and is away for one request only.
+// A repeat that this process has seen needs one query. An outage of the database affects only one request.
 func TestDatabaseAway(t *testing.T) {
 	g := inMemory(t)
 	s := &shop[mem]{ground: g}
@@ -406,10 +407,10 @@ func TestDatabaseAway(t *testing.T) {
 	answers(t, p.to(h), 201, "o-1")
 	away.commits = false
 	answers(t, p.to(h), 201, "o-1")
-	s.told(t, "placed", "tea")
+	s.wantList(t, "placed", "tea")
 }
 
-// awayStore loses its connection.
+// awayStore is a database that can lose its connection.
 type awayStore struct {
 	store.Driver[mem]
 	begins, commits bool

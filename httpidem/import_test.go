@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// What another team's key table had is replayed, its refusals and what was too large, too; the work is not
-// done again.
+// After an import from another key table, the endpoint replays the imported answers, also refusals and
+// answers that were too large. The work is not done again.
 func TestImportedAnswers(t *testing.T) {
 	everywhere(t, func(t *testing.T) { testImported(t, inMemory(t)) },
 		func(t *testing.T) { testImported(t, onSQLite(t)) },
@@ -63,7 +63,7 @@ func testImported[TTx any](t *testing.T, g *ground[TTx]) {
 	answers(t, post{key: "refused", body: `{"SKU":"tea"}`}.to(h), 402, "declined")
 	answers(t, post{key: "large", body: `{"SKU":"tea"}`}.to(h), 409, "/orders/8")
 	answers(t, post{key: "bare", body: `{"SKU":"tea"}`}.to(h), 409, "not known here")
-	s.told(t, "placed", "")
+	s.wantList(t, "placed", "")
 	answers(t, post{key: "new", body: `{"SKU":"tea"}`}.to(h), 201, "o-1")
 	for text, want := range map[string]string{`"a\"b"`: `a"b`, "a,b": "a,b", `"open`: "", "two\nlines": "",
 		strings.Repeat("k", 256): "", "": ""} {

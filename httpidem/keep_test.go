@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Endpoints of one database keep their answers for 24 hours, 48 hours and 30 days. After that a key is fresh,
-// whether or not the retention has been there.
+// Endpoints of one database store their answers for 24 hours, 48 hours and 30 days. After that time a key
+// counts as new, even if the retention has not deleted its row yet.
 func TestKeep(t *testing.T) {
 	now := time.Now()
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
@@ -41,7 +41,7 @@ func TestKeep(t *testing.T) {
 			if w.Code != http.StatusCreated {
 				t.Fatalf("endpoint %d after %v: %d %s", i, after, w.Code, w.Body)
 			}
-			// fresh at the first, and whenever its time is over since it ran last
+			// The request runs at first, and again each time that its Keep is over since its last run.
 			due := map[string]bool{"0 0s": true, "1 0s": true, "2 0s": true, "0 25h0m0s": true,
 				"0 71h0m0s": true, "1 71h0m0s": true,
 				"0 744h0m0s": true, "1 744h0m0s": true, "2 744h0m0s": true}[fmt.Sprint(i, " ", after)]

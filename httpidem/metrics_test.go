@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/once"
 )
 
-// counts are the outcomes that reader has of a counter and of its histogram, each with how often.
+// counts returns the outcomes in reader, with the number of each, from a counter and its histogram.
 func counts(t *testing.T, reader metric.Reader) (out []string) {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -50,7 +50,7 @@ func counts(t *testing.T, reader metric.Reader) (out []string) {
 	return out
 }
 
-// What became of each request is counted, and how long it took.
+// The endpoint counts the outcome of each request, and measures its duration.
 func TestMetrics(t *testing.T) {
 	reader := metric.NewManualReader()
 	o := quiet()
@@ -100,7 +100,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// A handler under Wrap that is paused past its lease is counted: its work may have been done twice.
+// A handler under Wrap that is paused for longer than its lease is counted, because its work may have been
+// done twice.
 func TestMetricsOvertaken(t *testing.T) {
 	reader := metric.NewManualReader()
 	o := quiet()

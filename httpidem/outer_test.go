@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/httpidem"
 )
 
-// behind is h behind a middleware that sets headers on its own.
+// behind returns h behind a middleware that sets headers of its own.
 func behind(h http.Handler, cookie string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Origin")
@@ -29,8 +29,9 @@ func behind(h http.Handler, cookie string) http.Handler {
 	})
 }
 
-// What middleware outside has set for this exchange stays next to what the handler sets, in a first answer, a
-// replay and a problem; a replay brings nothing of the first exchange's middleware back.
+// Headers that an outer middleware sets remain, in addition to those of the handler. This is true for a first
+// answer, a replay and a problem. A replay does not contain the headers that the middleware set for the first
+// request.
 func TestHeadersOfOuterMiddlewareStay(t *testing.T) {
 	g := inMemory(t)
 	header := http.Header{"Vary": {"Accept-Language", "Origin"}, "Set-Cookie": {"own=1"}, "X-Own": {"1"}}
@@ -64,8 +65,8 @@ func TestHeadersOfOuterMiddlewareStay(t *testing.T) {
 	}
 }
 
-// An answer that is shorter or longer than its handler declared is a failure: under Wrap nobody knows what
-// was done, so the key stays; under Handle the rows are undone and a repeat runs it again.
+// An answer with another length than its handler declared is a failure. Under Wrap the effect is unknown, so
+// the key stays reserved. Under Handle the rows are rolled back and a repeat runs the handler again.
 func TestDeclaredLength(t *testing.T) {
 	g := inMemory(t)
 	for _, declares := range []string{"50", "3"} {
@@ -85,7 +86,7 @@ func TestDeclaredLength(t *testing.T) {
 			})
 		answers(t, p.to(h), 500, "answer-length")
 		answers(t, p.to(h), 500, "answer-length")
-		if g.told(t, "proxy", ""); runs != 2 {
+		if g.wantList(t, "proxy", ""); runs != 2 {
 			t.Errorf("%d runs", runs)
 		}
 	}
@@ -104,7 +105,7 @@ func zipped(text string) []byte {
 	return out.Bytes()
 }
 
-// zip compresses what h answers for clients that ask for it, as many a middleware does.
+// zip compresses the answers of h for clients that accept it, as many middlewares do.
 func zip(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
@@ -118,8 +119,9 @@ func zip(h http.Handler) http.Handler {
 	})
 }
 
-// A body in a coding goes only to clients that accept it: a middleware under Wrap does not compress, one that
-// always does is not replayed to a client that did not ask, and no compressed body gets a Content-Type.
+// The endpoint sends an encoded body only to clients that accept its encoding. A middleware under Wrap does
+// not compress. If it always does, its answer is not replayed to a client that does not accept it. A
+// compressed body gets no detected Content-Type.
 func TestCodings(t *testing.T) {
 	g := inMemory(t)
 	o := &old{do: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<p>done</p>") }}
@@ -169,7 +171,7 @@ func TestCodings(t *testing.T) {
 			}
 		}
 	}
-	// Who asked for none and got one gets it again.
+	// A client that did not ask for an encoding but got one gets it again.
 	first := httpidem.Wrap(g.db, "unasked", httpidem.OneTenant, quiet(), always)
 	for range 2 {
 		if w := plain.to(first); w.Code != 200 || w.Header().Get("Content-Encoding") != "gzip" {
@@ -182,8 +184,9 @@ type secretive struct{ order }
 
 func (*secretive) UnmarshalJSON([]byte) error { return errors.New("no such user at 10.0.0.7") }
 
-// The text of an error of the user's functions is for the log, not for a client. An outage is 503, so that
-// the client repeats the request; another error 401; a *Problem as it says.
+// The text of an error of the user's functions is logged; the client does not see it. The client gets 503
+// after an outage, so that it repeats the request. It gets 401 after any other error. A *Problem is sent
+// unchanged.
 func TestErrorsOfTheUsersFunctions(t *testing.T) {
 	g := inMemory(t)
 	for name, c := range map[string]struct {

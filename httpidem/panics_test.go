@@ -30,8 +30,8 @@ func (bomb) MarshalJSON() ([]byte, error) { panic("in the middle of it") }
 
 func (bomb) Error() string { panic("in its text") }
 
-// Whatever panics after the handler is rolled back, as a panic of the handler is: more often than there are
-// connections, and each time the key is free again.
+// A panic after the handler is rolled back like a panic of the handler. The test does this more often than
+// there are connections. The key is free each time.
 func TestPanicAfterTheHandler(t *testing.T) {
 	everywhere(t, func(t *testing.T) { testPanics[mem](t, inMemory(t)) },
 		func(t *testing.T) { testPanics[*sql.Tx](t, onSQLite(t)) },
@@ -69,7 +69,7 @@ func testPanics[TTx any](t *testing.T, g *ground[TTx]) {
 		}
 		bad = false
 		answers(t, p.to(h), 200, "done")
-		g.told(t, name, "ran")
+		g.wantList(t, name, "ran")
 	}
 	s := &shop[TTx]{ground: g}
 	s.answer = func() (httpidem.Reply[view], error) { runtime.Goexit(); return httpidem.Reply[view]{}, nil }
@@ -92,8 +92,8 @@ func testPanics[TTx any](t *testing.T, g *ground[TTx]) {
 	}
 }
 
-// A handler that commits its own transaction gets an error, and so does a repeat of its request: nothing
-// stands.
+// A handler that commits its own transaction gets an error, and so does a repeat of its request. No row of
+// the work remains.
 func TestHandlerEndsItsTransaction(t *testing.T) {
 	t.Run("pgx", func(t *testing.T) {
 		g := onPgx(t)
@@ -117,10 +117,11 @@ func commits[TTx any](t *testing.T, g *ground[TTx], commit func(context.Context,
 	answers(t, p.to(h), 500, "the service failed")
 	w := p.to(h)
 	answers(t, w, 500, "the service failed") // PostgreSQL refused the COMMIT: nothing stands
-	g.told(t, "commits", "")
+	g.wantList(t, "commits", "")
 }
 
-// A handler under Wrap may flush: nothing is sent before it is stored, and it is done once.
+// A handler under Wrap may call Flush, but nothing is sent before the answer is stored. The work is done
+// once.
 func TestWrapFlushes(t *testing.T) {
 	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "a part, ")
@@ -153,7 +154,7 @@ func TestWrapFlushes(t *testing.T) {
 	}
 }
 
-// What is refused by name leaves the key reserved: what was done is not known.
+// If the answer is refused with an error, the key stays reserved, because the effect is unknown.
 func TestWrapRefusalKeepsTheKey(t *testing.T) {
 	o := &old{do: func(w http.ResponseWriter, _ *http.Request) {
 		_, _, _ = http.NewResponseController(w).Hijack()
@@ -166,7 +167,7 @@ func TestWrapRefusalKeepsTheKey(t *testing.T) {
 	}
 }
 
-// A handler that comes back long after its lease stores its answer where nobody else did.
+// A handler that returns long after its lease stores its answer, if no other process has stored one.
 func TestWrapLongAfterItsLease(t *testing.T) {
 	o := &old{do: func(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
@@ -185,7 +186,7 @@ func TestWrapLongAfterItsLease(t *testing.T) {
 	}
 }
 
-// slowly notes how much time an Apply was given, at least.
+// slowly records the shortest time limit of a call of Apply.
 type slowly struct {
 	store.Driver[mem]
 	until time.Time
@@ -196,7 +197,7 @@ func (s *slowly) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) 
 	return s.Driver.Apply(ctx, es...)
 }
 
-// However a client spells the path, an answer that is too large is kept as done.
+// An answer that is too large is stored as done, for each spelling of the path.
 func TestLargeAnswerOfALongPath(t *testing.T) {
 	g := inMemory(t)
 	large := strings.Repeat("x", once.MaxResult+1)
@@ -227,7 +228,7 @@ func TestLargeAnswerOfALongPath(t *testing.T) {
 	}
 }
 
-// A client that leaves while its key is reserved leaves nothing behind.
+// If a client disconnects while the endpoint reserves its key, the key is free afterwards.
 func TestWrapClientLeavesWhileItsKeyIsReserved(t *testing.T) {
 	db := &leaving{Driver: memstore.New(nil)}
 	o := &old{do: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done") }}
@@ -242,7 +243,7 @@ func TestWrapClientLeavesWhileItsKeyIsReserved(t *testing.T) {
 	}
 }
 
-// leaving has the client leave at the moment in which the key is reserved.
+// leaving is a database that makes the client disconnect at the moment when the key is reserved.
 type leaving struct {
 	store.Driver[mem]
 	leave func()
@@ -258,7 +259,7 @@ func (l *leaving) Reserve(ctx context.Context, r store.Reservation) (store.Reser
 	return got, err
 }
 
-// Requests that wait in memory for another one's answer do not get its cookies either.
+// Requests that wait in memory for the answer of another request do not get its cookies.
 func TestNoCookieOfAnotherRequest(t *testing.T) {
 	began, goOn := make(chan struct{}), make(chan struct{})
 	o := &old{do: func(w http.ResponseWriter, _ *http.Request) {

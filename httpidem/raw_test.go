@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/once"
 )
 
-// A header that is not UTF-8 comes back as it was, and a cookie does not, whatever the case of its name.
+// A replay has headers that are not UTF-8 unchanged. It has no cookie, for any case of the header's name.
 func TestRawHeaders(t *testing.T) {
 	everywhere(t, func(t *testing.T) { testRaw[mem](t, inMemory(t)) },
 		func(t *testing.T) { testRaw[*sql.Tx](t, onSQLite(t)) },
@@ -49,7 +49,7 @@ func testRaw[TTx any](t *testing.T, g *ground[TTx]) {
 			}
 		}
 	}
-	s.told(t, "placed", "tea")
+	s.wantList(t, "placed", "tea")
 	header = http.Header{"location": {"/orders/8"}, "X-Sig": {"caf\xe9"}}
 	s.answer = func() (httpidem.Reply[view], error) {
 		return httpidem.Reply[view]{Header: header, Body: view{strings.Repeat("x", once.MaxResult)}}, nil
@@ -78,8 +78,8 @@ func TestBodyThatIsNotUTF8(t *testing.T) {
 			t.Errorf("the log has no %q: %s", part, &log)
 		}
 	}
-	s.told(t, "placed", "")
+	s.wantList(t, "placed", "")
 	body = "caf\uFFFD" // a character of its own
 	answers(t, p.to(one), 200, body)
-	s.told(t, "placed", "tea")
+	s.wantList(t, "placed", "tea")
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A handler that makes its own transaction READ ONLY has failed: 500, and nothing stands. On a server that
-// only reads, the database is away: 503.
+// If a handler makes its own transaction READ ONLY, it fails: the answer is 500 and no row is stored. If the
+// server is read-only, this is an outage: the answer is 503.
 func TestReadOnly(t *testing.T) {
 	t.Run("pgx", func(t *testing.T) {
 		testReadOnly(t, onPgx(t), func(tx pgx.Tx, text string) error {
@@ -90,8 +90,8 @@ func testReadOnly[TTx any](t *testing.T, g *ground[TTx], exec func(TTx, string) 
 	ask("the outbox")
 	writes, swallows = false, true
 	ask("the commit")
-	g.told(t, "placed", "")
-	s.said(t, 0)
+	g.wantList(t, "placed", "")
+	s.wantOutbox(t, 0)
 	s2 := &shop[TTx]{ground: g} // the endpoint goes on
 	answers(t, post{key: "b", body: `{"SKU":"salt"}`}.to(s2.endpoint(quiet())), 201, "o-1")
 }

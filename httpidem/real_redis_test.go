@@ -45,7 +45,7 @@ func (q *traced) saw(statement string) {
 	}
 }
 
-// onTraced is a shop on PostgreSQL whose statements are counted.
+// onTraced returns a shop on PostgreSQL with a counter of its statements.
 func onTraced(t *testing.T) (*shop[pgx.Tx], *traced) {
 	t.Helper()
 	plain, schema := postgres(t, 4)
@@ -73,8 +73,8 @@ func onTraced(t *testing.T) (*shop[pgx.Tx], *traced) {
 	return &shop[pgx.Tx]{ground: g}, seen
 }
 
-// A repeat that a real Redis knows costs PostgreSQL no statement, in another process too. Flushed, paused and
-// killed, it changes nothing but that.
+// If a real Redis has an answer, a repeat needs no statement of PostgreSQL, also in another process. If Redis
+// is flushed, paused or killed, only the number of statements changes.
 func TestRealRedisInFront(t *testing.T) {
 	s, seen := onTraced(t)
 	at, server := need.OwnRedis(t)
@@ -110,7 +110,7 @@ func TestRealRedisInFront(t *testing.T) {
 	settled(cache, 2)
 	same("filled again", another, true)
 
-	// by default: given up after 25 ms, and not asked for a while
+	// With the default options the cache gives up after 25 ms, and sends no query for a while.
 	hasty, o := cached(t, goredis.New(client),
 		&rediscache.Options{TTL: time.Hour, Guard: rediscmd.GuardOptions{Rest: time.Hour}})
 	if err := server.Signal(syscall.SIGSTOP); err != nil {
@@ -129,5 +129,5 @@ func TestRealRedisInFront(t *testing.T) {
 	_, o = cached(t, goredis.New(client),
 		&rediscache.Options{TTL: time.Hour, Guard: rediscmd.GuardOptions{Rest: time.Nanosecond}})
 	same("killed", s.endpoint(o), false)
-	s.told(t, "placed", "tea")
+	s.wantList(t, "placed", "tea")
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/httpidem"
 )
 
-// A handler that leaves the rows of a query open has a bug, which is no outage: the log says what to do, and
-// nothing stands.
+// A handler that does not close the rows of a query has a bug, which is no outage. The log describes the fix,
+// and no row is stored.
 func TestRowsLeftOpen(t *testing.T) {
 	g := onPgx(t)
 	var log bytes.Buffer
@@ -39,5 +39,5 @@ func TestRowsLeftOpen(t *testing.T) {
 	}
 	closed = true
 	answers(t, p.to(h), 200, "done")
-	g.told(t, "placed", "tea")
+	g.wantList(t, "placed", "tea")
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A link loses the answers of its server, or all, in silence, until it heals; connections of before stay
-// lost.
+// link is a network link. Until it heals it silently loses the answers of the server, or all data. Old
+// connections remain dead.
 type link struct {
 	answers, all atomic.Bool
 }
@@ -52,8 +52,8 @@ func (c *muted) Read(p []byte) (int, error) {
 	}
 }
 
-// A request whose database is silent is answered 503, before its transaction, in the middle of it, and at its
-// end. The same request under the same key then tells what became of it, and nothing runs twice.
+// If the database does not answer, a request gets 503: before its transaction, during it, and at its end. A
+// repeat with the same key then returns the outcome, and no work runs twice.
 func TestSilentDatabase(t *testing.T) {
 	pool, schema := postgres(t, 4)
 	config, l := pool.Config(), &link{}
@@ -113,8 +113,8 @@ func TestSilentDatabase(t *testing.T) {
 	}
 }
 
-// A request whose database has an outage while its handler runs is answered 503: under Handle the context of
-// the handler's statement ends, under Wrap the handler goes on, and a repeat gets its answer.
+// If the database has an outage while a handler runs, the request gets 503. Under Handle the context of the
+// handler's statement ends. Under Wrap the handler continues, and a repeat gets its answer.
 func TestSilentDatabaseWhileAHandlerRuns(t *testing.T) {
 	pool, schema := postgres(t, 4)
 	config, l := pool.Config(), &link{}
@@ -172,7 +172,7 @@ func TestSilentDatabaseWhileAHandlerRuns(t *testing.T) {
 	}
 }
 
-// promptly fails the test if do goes on although its database has been silent for much longer than Wait.
+// promptly fails the test if do continues although its database has not answered for much longer than Wait.
 func promptly[T any](t *testing.T, do func() T) T {
 	t.Helper()
 	done := make(chan T, 1)

@@ -13,8 +13,8 @@ import (
 	"github.com/skald-go/skald/httpidem"
 )
 
-// A listener is a server that writes down which keys came where, and redirects each path but /end elsewhere
-// each time.
+// listener is a server that records the keys of each path. It redirects each path except /end, each time to
+// another path.
 type listener struct {
 	url  string
 	keys map[string][]string
@@ -38,7 +38,8 @@ func listen(t *testing.T) *listener {
 	return l
 }
 
-// send posts to a path with the header as it is, and wants an error that says that, or none.
+// send sends a POST to a path with the header unchanged. It checks the text of the error, or that there is
+// none.
 func (l *listener) send(t *testing.T, transport http.RoundTripper, ctx context.Context, path string,
 	header http.Header, says string) {
 	t.Helper()
@@ -58,8 +59,8 @@ func (l *listener) send(t *testing.T, transport http.RoundTripper, ctx context.C
 	}
 }
 
-// Two tries of one message reach the server behind redirects under one key, wherever they are sent to, and
-// whether or not the transport below says whose answer it is.
+// Two attempts at one message send one key to the server behind redirects, although the redirects differ.
+// This also works if the base transport does not set Response.Request.
 func TestTransportRedirect(t *testing.T) {
 	for _, base := range []http.RoundTripper{nil, forgetful{}} {
 		l := listen(t)
@@ -79,7 +80,7 @@ func TestTransportRedirect(t *testing.T) {
 	}
 }
 
-// forgetful does not say which request a response answers.
+// forgetful is a transport that does not set Response.Request.
 type forgetful struct{}
 
 func (forgetful) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -90,7 +91,7 @@ func (forgetful) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w, err
 }
 
-// A key arrives as the key that was given, or is not sent.
+// A server receives a key unchanged, or Transport does not send it.
 func TestTransportKeys(t *testing.T) {
 	l := listen(t)
 	for key, bare := range map[string]bool{
@@ -115,7 +116,7 @@ func TestTransportKeys(t *testing.T) {
 	}
 }
 
-// An empty header is none, and a name is one however it is written.
+// An empty header counts as no header, and the case of its name does not matter.
 func TestTransportHeaders(t *testing.T) {
 	l := listen(t)
 	for _, c := range []struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A counted connection counts how often somebody writes and then reads.
+// counted is a connection that counts its round trips: a write followed by a read.
 type counted struct {
 	net.Conn
 	wrote atomic.Bool
@@ -33,7 +33,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// What an endpoint costs besides the statements of its handler, of which it has none here.
+// The test counts the round trips of an endpoint with a handler that sends no statement.
 func TestRoundTrips(t *testing.T) {
 	plain, schema := postgres(t, 2)
 	var trips atomic.Int64
@@ -60,7 +60,7 @@ func TestRoundTrips(t *testing.T) {
 	wrap := func() http.Handler { return wrapped(db, quiet(), old) }
 	for name, open := range map[string]func() http.Handler{"Handle": handle, "Wrap": wrap} {
 		for _, warm := range []string{"1", "2", "1"} {
-			// statements are prepared when they are new to a connection
+			// A connection prepares each statement at its first use.
 			post{key: warm}.to(open())
 		}
 		h := open()

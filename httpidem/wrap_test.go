@@ -24,7 +24,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// An old is a handler that knows nothing of keys.
+// old is a handler without support for keys.
 type old struct {
 	runs atomic.Int64
 	do   http.HandlerFunc
@@ -39,7 +39,7 @@ func wrapped(db httpidem.LeaseStore, o *httpidem.Options, next http.Handler) htt
 	return httpidem.Wrap(db, "old", httpidem.OneTenant, o, next)
 }
 
-// impatient does not wait for a rival.
+// impatient returns options that do not wait for another request.
 func impatient() *httpidem.Options {
 	o := quiet()
 	o.Wait = -1
@@ -53,7 +53,8 @@ func TestWrap(t *testing.T) {
 		func(t *testing.T) { testWrap[*sql.Tx](t, onDatabaseSQL(t)) })
 }
 
-// An answer is stored with status, headers and body, by the same policy as a Handle's.
+// Wrap stores status, headers and body of an answer. Like Handle, it does not store answers with certain
+// statuses.
 func testWrap[TTx any](t *testing.T, g *ground[TTx]) {
 	o := &old{}
 	one, two := wrapped(g.db, quiet(), o), wrapped(g.db, quiet(), o)
@@ -87,7 +88,8 @@ func testWrap[TTx any](t *testing.T, g *ground[TTx]) {
 	}
 }
 
-// Of two processes the second is told that the first has the key, and gets its answer later.
+// If two processes receive a request, the second one answers 409 while the first has the key. Later it sends
+// the stored answer.
 func TestWrapInProgress(t *testing.T) {
 	g := inMemory(t)
 	inHand, goOn := make(chan struct{}), make(chan struct{})
@@ -103,7 +105,7 @@ func TestWrapInProgress(t *testing.T) {
 	<-inHand
 	w := p.to(two)
 	answers(t, w, 409, "request-in-progress")
-	// what is left of the lease
+	// The rest of the lease.
 	if after, err := strconv.Atoi(w.Header().Get("Retry-After")); err != nil || after < 1 || after > 60 {
 		t.Errorf("Retry-After: %v", w.Header())
 	}
@@ -122,8 +124,8 @@ func TestWrapInProgress(t *testing.T) {
 	}
 }
 
-// A handler that is paused past its lease cannot overwrite the answer of the one that took over, and its
-// client gets that one.
+// If a handler is paused for longer than its lease, it cannot overwrite the answer of the process that took
+// over. Its client gets that answer.
 func TestWrapPausedPastItsLease(t *testing.T) {
 	var mu sync.Mutex
 	now := time.Now()
@@ -161,7 +163,8 @@ func TestWrapPausedPastItsLease(t *testing.T) {
 	answers(t, p.to(wrapped(db, impatient(), o)), 200, "run 2")
 }
 
-// A panic leaves the key until the lease ends: what was done is not known. An answer of 500 frees it at once.
+// After a panic the key stays reserved until the lease ends, because the effect is unknown. After an answer
+// of 500 the key is free immediately.
 func TestWrapPanic(t *testing.T) {
 	now := time.Now()
 	db := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
@@ -178,8 +181,8 @@ func TestWrapPanic(t *testing.T) {
 	}
 }
 
-// TestWrapInvalidStatus: a status that HTTP does not have is handled as a panic. The key stays until the
-// lease ends.
+// TestWrapInvalidStatus checks that an invalid HTTP status has the result of a panic. The key stays reserved
+// until the lease ends.
 func TestWrapInvalidStatus(t *testing.T) {
 	for _, code := range []int{1234, 600, 99, 0, -1} {
 		now := time.Now()
@@ -201,7 +204,8 @@ func TestWrapInvalidStatus(t *testing.T) {
 	}
 }
 
-// What streams or hijacks is refused by name; what is too large is known as done.
+// A handler that streams or hijacks gets an error that names the problem. An answer that is too large is
+// stored as done.
 func TestWrapRefuses(t *testing.T) {
 	g := inMemory(t)
 	o := &old{}
@@ -245,7 +249,7 @@ func TestWrapRefuses(t *testing.T) {
 	}
 }
 
-// The answer of a store that is lost on its way is not the end of the request, whether it took effect or not.
+// If the answer of the store is lost, Wrap tries again, also if the call took effect.
 func TestWrapAnswerLost(t *testing.T) {
 	g := inMemory(t)
 	o := &old{do: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done") }}
@@ -261,7 +265,7 @@ func TestWrapAnswerLost(t *testing.T) {
 	}
 }
 
-// loses answers of Apply.
+// loses is a database that loses answers of Apply.
 type loses struct {
 	store.Driver[mem]
 	left  int
@@ -279,7 +283,7 @@ func (l *loses) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	return make([]bool, len(es)), errAway
 }
 
-// The client side: the key of a message is the same each time that it is handled.
+// On the client side, the key of a message is the same in each attempt.
 func TestTransport(t *testing.T) {
 	s := &shop[mem]{ground: inMemory(t)}
 	server := httptest.NewServer(s.endpoint(quiet()))
@@ -309,7 +313,7 @@ func TestTransport(t *testing.T) {
 			t.Errorf("%d: %v, %v", i, w, err)
 		}
 	}
-	s.told(t, "placed", "tea tea")
+	s.wantList(t, "placed", "tea tea")
 	for _, bad := range []context.Context{t.Context(), httpidem.WithKey(t.Context(), ""),
 		httpidem.WithKey(t.Context(), "größe")} {
 		if _, err := ask(bad, "POST"); err == nil {
@@ -321,7 +325,7 @@ func TestTransport(t *testing.T) {
 	}
 }
 
-// once.Reserve is what Wrap stands on: see there for its errors.
+// Wrap uses once.Reserve. This test checks the errors of once.Reserve.
 func TestReserveErrors(t *testing.T) {
 	g := inMemory(t)
 	q := once.Request{Scope: "s", Key: "k", Payload: []byte("1")}
