@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// till is a database, its rows, and two builds over it: the later build checks before it pays.
+// till is a database with two builds of one definition. Only the later build checks before it pays.
 type till[TTx any] struct {
 	*testing.T
 	db    store.Driver[TTx]

@@ -79,7 +79,7 @@ func (b *bank) payments() int {
 	return len(b.paid)
 }
 
-// paying returns a saga that holds, pays and packs; Settle writes a row.
+// paying returns a saga with a hold, a payment and a parcel. Settle writes a row.
 func paying(b *bank, settle error) *saga.Definition[trip] {
 	pay := saga.CallWith("pay", saga.Request[tx, trip, int, string]{At: b.at, Do: b.pay, LookUp: b.find,
 		Cancel: b.void,

@@ -24,7 +24,7 @@ var (
 	unpacked = skald.Event[string]{Topic: "packed", Type: "unpacked"}
 )
 
-// packing returns a saga in which another service packs each line, and which is then rejected or not.
+// packing returns a saga in which another service packs each line. Its last step is rejected, or succeeds.
 func packing() *saga.Definition[order] {
 	lines := func(r saga.Run[order]) []string { return r.In.Lines }
 	line := func(r saga.Run[order]) stand { return stand{r.Key, r.Occurrence} }

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// tallied counts transactions and polls.
+// tallied is a store that counts transactions and polls.
 type tallied struct {
 	*memstore.Store
 	begins, turns atomic.Int64
@@ -62,7 +62,7 @@ func (c *tallied) Woken() <-chan struct{} {
 	return c.Store.Woken()
 }
 
-// inBubble runs an engine with two workers and a fake clock.
+// inBubble runs an engine with two workers, and with the fake clock of synctest.
 func inBubble(t *testing.T, d *saga.Definition[trip],
 	f func(t *testing.T, ctx context.Context, db *tallied, e *saga.Engine[tx])) {
 	t.Helper()
@@ -288,7 +288,8 @@ func (s *single) List(ctx context.Context, l store.List) (store.Listed, error) {
 	}
 }
 
-// TestAwaitsOfASlowStore: Awaits that wait for each other's connection are no outage.
+// TestAwaitsOfASlowStore checks that many calls of Await, which wait for one connection, are not reported as
+// an outage.
 func TestAwaitsOfASlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, d := &single{memstore.New(nil), make(chan struct{}, 1)}, trips()
@@ -384,7 +385,7 @@ func waitForWorkers(t *testing.T, ctx context.Context, db *tallied, d *saga.Defi
 	}
 }
 
-// TestOddTimes: a time with an odd zone is kept, and the longest timeout works.
+// TestOddTimes checks a time with an unusual zone, and the longest timeout.
 func TestOddTimes(t *testing.T) {
 	d := saga.New("trip", &saga.Options[trip]{Key: tripKey},
 		ledger("flight", saga.Retry(saga.Policy{Timeout: math.MaxInt64})),

@@ -149,7 +149,7 @@ func TestHangs(t *testing.T) {
 
 var errCut = errors.New("conn closed")
 
-// cut is a store that has closed the connections of functions that took too long.
+// cut is a store whose errors are those of a connection that the engine closed.
 type cut struct{ *memstore.Store }
 
 type cutUnit struct{ store.Unit[tx] }

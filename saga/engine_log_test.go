@@ -91,8 +91,8 @@ func TestEngineLogsThePanicOfACondition(t *testing.T) {
 	})
 }
 
-// TestEngineLogsSagasWithoutADefinition: an engine logs once the sagas of the database that it has no
-// definition of: as a warning if no engine runs them.
+// TestEngineLogsSagasWithoutADefinition checks that an engine logs once which sagas of the database it has no
+// definition for. The line is a warning if no engine runs them.
 func TestEngineLogsSagasWithoutADefinition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memstore.New(nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// trip is a saga's input: the steps that fail, and how.
+// trip is the input of a saga. It lists the steps that fail, and how.
 type trip struct {
 	ID   string            `json:"id"`
 	Fail map[string]string `json:"fail,omitempty"` // by step: reject, permanent, panic, once

@@ -25,7 +25,8 @@ const (
 	exitCode = 7                      // of a process that a step has ended
 )
 
-// deadly ends its process in the function that the input names, after the function's effect.
+// deadly returns a saga that ends its process in the function that the input names, after the function's
+// effect.
 func deadly(payments *sql.DB) *saga.Definition[trip] {
 	fatal := func(r saga.Run[trip], at string) error {
 		switch r.In.Fail[at] {
@@ -145,7 +146,7 @@ func TestExits(t *testing.T) {
 	}
 }
 
-// exits are sagas in a file, and their effects.
+// exits is a set of sagas in a file, with their effects.
 type exits struct {
 	t            *testing.T
 	dir          string
@@ -202,7 +203,7 @@ func (x *exits) start(ins ...trip) {
 	}
 }
 
-// dies runs a process to its end, which a step may cause. Its leases are due then.
+// dies makes all sagas due, and runs a process until it ends. It returns true if a step ended the process.
 func (x *exits) dies() bool {
 	x.t.Helper()
 	x.exec(x.db, "UPDATE skald_saga SET due = 0 WHERE due IS NOT NULL")

@@ -111,7 +111,7 @@ func (s stage) build(b wiring) func(w *sagatest.World) error {
 	}
 }
 
-// drawn limits an exploration to n schedules in a full run (need.Full), else to a third of them.
+// drawn returns the number of schedules of an exploration: n in a full run (need.Full), or else a third of n.
 func drawn(n int) int {
 	if need.Full() {
 		return n
@@ -138,7 +138,7 @@ func TestExploreDo(t *testing.T) {
 
 func TestExploreCall(t *testing.T) { explored(t, payments()) }
 
-// payments is one payment that is kept and one that is refunded, with their own bank.
+// payments returns a stage with two payments, each at its own bank: one is kept, and one is refunded.
 func payments() stage {
 	return stage{
 		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {

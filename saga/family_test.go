@@ -35,8 +35,8 @@ type kin struct {
 	all   map[string]*saga.Definition[trip]
 }
 
-// newKin has parents with one step before their child: "outer", whose child is undone, "outer final", whose
-// pivot is its child, and "late", whose child comes after its pivot.
+// newKin returns parents with one step before their child. In "outer" the child can be undone. In "outer
+// final" the child is the pivot. In "late" the child comes after the pivot.
 func newKin(t *testing.T) *kin {
 	t.Helper()
 	k := &kin{t: t, file: opened(t, t.TempDir(), "sagas"), all: map[string]*saga.Definition[trip]{}}
@@ -132,7 +132,7 @@ func (k *kin) start(name, key string) {
 	k.settle()
 }
 
-// does makes an operator change a saga; no engine is running.
+// does lets an operator change a saga. No engine is running then.
 func (k *kin) does(verb operate.SagaVerb, name, step, data string) {
 	k.t.Helper()
 	c := operate.SagaChange{Verb: verb, Step: step}
@@ -158,7 +158,8 @@ func (k *kin) row(name string) store.Saga {
 	return ss[0]
 }
 
-// state returns the state of a saga. A saga that waits for a child that has ended waits forever.
+// state returns the state of a saga. It reports a saga that waits for a child which has ended, because such a
+// saga waits forever.
 func (k *kin) state(name, child string) string {
 	k.t.Helper()
 	s, err := operate.ReadSaga(k.t.Context(), k.db, name, "k")
@@ -190,7 +191,7 @@ func (k *kin) ledger() (out string) {
 	return out
 }
 
-// childStands is a state of a child when its parent turns back.
+// childStands is the state that a child has when its parent turns back.
 type childStands struct {
 	final   bool                       // the child is the parent's pivot
 	does    func(k *kin, inner string) // brings the child into the state

@@ -18,7 +18,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// accounts are the entities that a trip's Fail names under "lock", by spaces; "acct" by default.
+// accounts returns the entities that a trip's Fail names under "lock", separated by spaces. The default is
+// "acct".
 func accounts(r saga.Run[trip]) (out []store.Lock) {
 	for name := range strings.FieldsSeq(r.In.Fail["lock"]) {
 		out = append(out, store.Lock{Space: "account", Key: name})
@@ -26,7 +27,8 @@ func accounts(r saga.Run[trip]) (out []store.Lock) {
 	return out
 }
 
-// inside is a step in which a saga is alone with its accounts, until end undoes that or leave does.
+// inside returns a step after which a saga must be alone with its accounts, until the undo of the step or the
+// step leave.
 func inside() *saga.Step[trip, []string] {
 	return saga.Do("enter", func(_ context.Context, tx tx, r saga.Run[trip]) (out []string, err error) {
 		for _, e := range accounts(r) {
@@ -56,7 +58,7 @@ func leave() *saga.Step[trip, string] {
 	}, nil, saga.NoEffect())
 }
 
-// locking is a saga that is alone with its accounts, and waits there for the test if "hold" is set.
+// locking returns a saga that must be alone with its accounts. If "hold" is set, it waits there for the test.
 func locking(opts ...saga.Option) *saga.Definition[trip] {
 	return saga.New("locking", &saga.Options[trip]{Key: tripKey}, ledger("before"),
 		saga.Lock("lock", accounts, opts...), inside(),
@@ -79,8 +81,8 @@ func holds(t *testing.T, db *memstore.Store) (out []string) {
 	return out
 }
 
-// TestLock: sagas of one entity run one after the other, whether they end well or turn back, and no queue
-// entry is left. The clock does not move: each is woken, and none waits for a timer.
+// TestLock checks that sagas with one entity run one after the other, whether they end well or turn back. No
+// queue entry is left. The clock does not move, so each saga is woken and none waits for a timer.
 func TestLock(t *testing.T) {
 	at := time.Now()
 	clock := func() time.Time { return at }
@@ -192,8 +194,8 @@ func TestLockOrder(t *testing.T) {
 	want()
 }
 
-// TestCancelOfAWaitingLock: a saga that waits in line has done nothing, so Cancel reports that no undo is
-// called.
+// TestCancelOfAWaitingLock checks that Cancel reports that no undo is called, because a saga that waits for
+// its entities has done nothing.
 func TestCancelOfAWaitingLock(t *testing.T) {
 	db := memstore.New(nil)
 	d := saga.New("locking", &saga.Options[trip]{Key: tripKey}, saga.Lock("lock", accounts), ledger("work"),
@@ -453,7 +455,7 @@ func TestLockFaults(t *testing.T) {
 // once.
 func TestExploreLock(t *testing.T) { explored(t, lockedIn()) }
 
-// lockedIn are sagas that are alone with their accounts for a while, one after the other.
+// lockedIn returns a stage of sagas that hold the same accounts, one after the other.
 func lockedIn() stage {
 	return stage{
 		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {

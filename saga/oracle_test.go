@@ -89,8 +89,8 @@ func (s score) pivoted(notes []string) bool {
 	return s.pivot >= 0 && slices.Contains(notes, partName(s.pivot))
 }
 
-// judge is the model: it returns the end of the saga, and the possible notes in order. Turned reports that
-// a cancellation or the deadline turned the saga back.
+// judge is the model. It returns an error if the end of the saga, or the order of its notes, is impossible.
+// Turned means that a cancellation or the deadline turned the saga back.
 func (s score) judge(status string, notes []string, turned bool) error {
 	want := "done"
 	for i := range s.parts {
@@ -262,7 +262,7 @@ func (o *oracle[TTx]) play(ctx context.Context, s score, key string) error {
 	}
 }
 
-// befall sends the signals of a turn, and cancels the saga.
+// befall sends the signals of a turn, and cancels the saga if the score requires it.
 func befall[TTx any](ctx context.Context, o *oracle[TTx], e *saga.Engine[TTx], d *saga.Definition[string],
 	s score, key string, n int) (cancelled bool, err error) {
 	if n == s.cancel {
@@ -311,7 +311,7 @@ func TestOracle(t *testing.T) {
 	})
 }
 
-// some plays some random sagas on a server or a file, different ones each time.
+// some plays random sagas on a server or a file. Each run has different ones.
 func some[TTx any](t *testing.T, o *oracle[TTx]) {
 	t.Helper()
 	o.later = func() {}

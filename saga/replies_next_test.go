@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// errand is a saga of three commands. Draft makes the request of the second one.
+// errand returns a saga of three commands. Draft makes the payload of the second one.
 func errand(draft func(r saga.Run[order]) stand) *saga.Definition[order] {
 	first := func(r saga.Run[order]) stand { return stand{r.Key, "1"} }
 	last := func(saga.Run[order]) int { return 3 }

@@ -55,7 +55,7 @@ func sorted(ms []skald.Message) []skald.Message {
 	})
 }
 
-// strange returns a random reply to one of all commands: mostly a right one, in time.
+// strange returns a random reply to one of all commands. Most of these replies are correct and in time.
 func (k *desk[TTx]) strange(r *rand.Rand, all []skald.Message) skald.Message {
 	c := all[r.IntN(len(all))]
 	right := map[string]string{"pack": "packed", "unpack": "unpacked", "pay": "paid"}[c.Type]
@@ -82,7 +82,7 @@ func (k *desk[TTx]) strange(r *rand.Rand, all []skald.Message) skald.Message {
 	return m
 }
 
-// came returns all results of random replies, in a database and in the counts of the engine.
+// came applies random replies, and returns all results: in the database, and in the counts of the engine.
 func came(t *testing.T, seed uint64, batch int) (lines []string) {
 	k, r := newDesk(t, memstore.New(nil)), rand.New(rand.NewPCG(seed, 20))
 	in := k.inbox(k.e, k.bus, "orders", batch)
@@ -139,7 +139,7 @@ func join(lines []string) (out string) {
 	return out
 }
 
-// locks calls functions before and after each statement that locks sagas.
+// locks is a database that calls functions before and after each statement that locks sagas.
 type locks[TTx any] struct {
 	store.Driver[TTx]
 	before, after func(tx TTx, n int)

@@ -29,7 +29,8 @@ var (
 	paid  = skald.Event[string]{Topic: "packed", Type: "paid"}
 )
 
-// parcels is packing without a transaction: its last step returns the number of packed lines.
+// parcels returns a saga like packing, but without a transaction. Its last step returns the number of packed
+// lines.
 func parcels() *saga.Definition[order] { return parcelsUpTo(0) }
 
 func parcelsUpTo(bytes int) *saga.Definition[order] {
@@ -43,7 +44,7 @@ func parcelsUpTo(bytes int) *saga.Definition[order] {
 	return saga.New("parcels", &saga.Options[order]{Key: orderID, MaxBytes: bytes}, pack, pay)
 }
 
-// desk is a database with sagas whose participants the test plays.
+// desk is a database with sagas. The test acts as their participants.
 type desk[TTx any] struct {
 	t    *testing.T
 	db   store.Driver[TTx]

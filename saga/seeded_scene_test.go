@@ -18,8 +18,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// counted returns a step that writes a new line in each run, so that repetitions are visible. Undos are
-// recorded in order.
+// counted returns a step that writes a new line in each run, so that repetitions are visible. It records its
+// undos in order.
 func counted(name string, n *int) *saga.Step[trip, string] {
 	do := func(_ context.Context, tx tx, r saga.Run[trip]) (string, error) {
 		*n++
@@ -59,7 +59,7 @@ func newTrips(n *int) *saga.Definition[trip] {
 		counted("car", n))
 }
 
-// someTrips are a trip that succeeds at the second attempt, and one whose undo does.
+// someTrips returns two trips. In one a step succeeds at the second attempt, in the other an undo does.
 func someTrips() []trip {
 	return []trip{{ID: "a", Fail: map[string]string{"hotel": "once"}},
 		{ID: "b", Fail: map[string]string{"car": "reject", "undo flight": "once"}}}
@@ -90,7 +90,7 @@ func twoEngines(b wiring) func(w *sagatest.World) error {
 	}.build(b)
 }
 
-// sharers run a trip whose steps all share a transaction.
+// sharers returns a world with a trip whose steps all share a transaction.
 func sharers(b wiring) func(w *sagatest.World) error {
 	return stage{
 		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
@@ -103,7 +103,7 @@ func sharers(b wiring) func(w *sagatest.World) error {
 	}.build(b)
 }
 
-// delays are trips with a wait.
+// delays returns a stage of trips with a wait.
 func delays() stage {
 	return stage{
 		def: func() (*saga.Definition[trip], func(*memstore.Store, string, bool) error) {
@@ -117,7 +117,7 @@ func delays() stage {
 	}
 }
 
-// forgotten are trips with a retention that deletes sagas as soon as they have ended.
+// forgotten returns a world with a retention that deletes sagas as soon as they have ended.
 func forgotten(b wiring) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error {
 		db, d := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond}), oldTrips(new(int))
@@ -150,8 +150,8 @@ func forgotten(b wiring) func(w *sagatest.World) error {
 	}
 }
 
-// builds are an older build that begins trips and is down for a while after a crash, and a newer build
-// without a hotel.
+// builds returns a world with two builds. The older one begins trips, and is down for a while after a crash.
+// The newer one has no hotel step.
 func builds(b wiring) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error {
 		db, n := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond}), new(int)
@@ -228,7 +228,8 @@ func shop(b wiring) func(w *sagatest.World) error {
 	}
 }
 
-// starters start two sagas with their orders, and one without a transaction, until they succeed.
+// starters returns a world in which processes start two sagas with their orders, and one without a
+// transaction. They repeat this until they succeed.
 func starters(b wiring) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error {
 		db, d := memstore.New(&memstore.Options{Now: w.Now, Wait: time.Millisecond}), oldTrips(new(int))
@@ -300,13 +301,13 @@ func packs(retry saga.Policy) *saga.Definition[order] {
 	return saga.New("packing", &saga.Options[order]{Key: orderID}, pack, pay)
 }
 
-// participants are an engine and a service that packs for it.
+// participants returns a world with an engine and a service that packs for it.
 func participants(b wiring) func(w *sagatest.World) error {
 	return serving(b, saga.Policy{}, false)
 }
 
-// impatient is an engine that sends a command again before the service has answered. The service then
-// refuses the first command and performs the second.
+// impatient returns a world whose engine sends a command again before the service has answered. The service
+// then refuses the first command and performs the second.
 func impatient(b wiring) func(w *sagatest.World) error {
 	return serving(b, saga.Policy{Attempts: 3, InitialInterval: time.Millisecond, Timeout: 2 * time.Second},
 		true)

@@ -202,7 +202,7 @@ func (d *tampered) changed(ctx context.Context, es []store.Effect) []store.Effec
 	return es
 }
 
-// parts returns the effects for one commit, and those for a later one.
+// parts splits effects into those of one commit and those of a later one.
 func (d *tampered) parts(es []store.Effect) (now, then []store.Effect) {
 	for i, e := range es {
 		switch {
@@ -425,7 +425,7 @@ const ages = 1000 * time.Hour
 
 func endless(w *store.ClaimRequest) { w.Lease = ages }
 
-// sooner hides the length of a lease from the engine.
+// sooner hides from the engine that its lease is longer than it asked for.
 func sooner(s *store.Saga) { s.Due = s.Due.Add(3*time.Second - ages) }
 
 func keeps(m *store.SagaUpdate) {
@@ -434,7 +434,7 @@ func keeps(m *store.SagaUpdate) {
 	}
 }
 
-// timeless hides the store's time from the engine.
+// timeless removes the database's time from a claimed saga.
 func timeless(s *store.Saga) { s.Due = time.Time{} }
 
 // losesTimes removes the times of waiting steps at a takeover.
@@ -451,15 +451,15 @@ func losesTimes(s *store.Saga) {
 	s.State, _ = sagarow.EncodeState(st)
 }
 
-// rekeys makes each engine use its own keys for a provider.
+// rekeys makes each engine use different idempotency keys at a provider.
 func rekeys(s *store.Saga) {
 	s.State = regexp.MustCompile(`"Key":"`).ReplaceAllString(s.State, `${0}again `)
 }
 
-// all makes an engine claim sagas of the older definition.
+// all makes an engine also claim sagas of the older definition.
 func all(w *store.ClaimRequest) { w.Sagas.Hashes = append(w.Sagas.Hashes, oldTrips(new(int)).Hash()) }
 
-// own hides the parts of their state that it does not support.
+// own changes the state of a saga to the newer definition, without a check.
 func own(s *store.Saga) {
 	var st plan.State
 	if err := json.Unmarshal([]byte(s.State), &st); err != nil {

@@ -65,7 +65,7 @@ func (u *committing[TTx]) CommitThen(ctx context.Context, next store.Intake,
 	return then, err
 }
 
-// sharing returns sagas whose steps write a message each, and count their calls.
+// sharing has sagas whose steps write one message each, and counts the calls of steps.
 type sharing[TTx any] struct {
 	*desk[TTx]
 	commits *commits[TTx]

@@ -54,7 +54,7 @@ func transientCases(schema string) []transientCase {
 	return cases
 }
 
-// shelf is a schema whose clock is moved by changing the stored times.
+// shelf is a schema in which the test moves the clock by changing the stored times.
 type shelf struct {
 	*testing.T
 	pool   *pgxpool.Pool

@@ -75,7 +75,8 @@ func TestEffectsDuringACommitShareTheNextOne(t *testing.T) {
 	}
 	close(db.may)
 	writes.Wait()
-	// The three share a commit. One of them is bad, so each is then written alone.
+	// The three moves share a commit. It fails because of one of them, so the writer writes each of them
+	// alone.
 	if got := db.commits; len(got) != 5 || got[1] != 3 || got[2] != 1 {
 		t.Errorf("commits of %v effects", got)
 	}

@@ -56,7 +56,8 @@ func TestAFaultOfManySagasIsRateLimited(t *testing.T) {
 	}
 }
 
-// TestOutagesAreRateLimited: so are refusals by the database or by this build.
+// TestOutagesAreRateLimited checks that errors of the database, and sagas that this build cannot run, have
+// few log lines.
 func TestOutagesAreRateLimited(t *testing.T) {
 	lines := logged(t, func(y *counters) {
 		for i := range 1_000 {
@@ -72,7 +73,7 @@ func TestOutagesAreRateLimited(t *testing.T) {
 	}
 }
 
-// TestFaultsAreBounded: the memory for faults is bounded, whatever their texts contain.
+// TestFaultsAreBounded checks that the number of remembered faults is limited, regardless of their texts.
 func TestFaultsAreBounded(t *testing.T) {
 	var kept int
 	lines := logged(t, func(y *counters) {
@@ -90,7 +91,8 @@ func TestFaultsAreBounded(t *testing.T) {
 	}
 }
 
-// TestSuccessIsNotLogged: neither is a step that waits for its reply.
+// TestSuccessIsNotLogged checks that the log has no line about a step that succeeds, or that waits for its
+// reply.
 func TestSuccessIsNotLogged(t *testing.T) {
 	done, waits := failing(0, ""), failing(1, "there was no reply within 1s")
 	done.Runs[0].Phase, done.Runs[0].Due = plan.IsDone, time.Time{}
@@ -137,7 +139,7 @@ func TestTurnedBackAndStuck(t *testing.T) {
 	}
 }
 
-// TestPanickedLogsTheStackOnce: a line for each frame.
+// TestPanickedLogsTheStackOnce checks that a panic is logged once, with a line for each frame of its stack.
 func TestPanickedLogsTheStackOnce(t *testing.T) {
 	lines := logged(t, func(y *counters) {
 		for i := range 100 {

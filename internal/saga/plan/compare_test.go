@@ -133,8 +133,8 @@ func TestRenamedRunKeepsItsName(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// TestMove: a moved saga is in the newer definition as if it had begun there, for any two definitions. All
-// predecessors of its runs have run, nothing runs twice, and each effect can be undone.
+// TestMove checks, for any two definitions, that a moved saga is consistent with the newer definition. All
+// predecessors of its runs have run, no step runs twice, and each effect can be undone.
 func TestMove(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		older, newer := graphs(t), graphs(t)
@@ -168,7 +168,7 @@ func TestMove(t *testing.T) {
 			}
 		}
 		moved, err := plan.Move(older, newer, m, s)
-		if err != nil || s.Status.Final() { // it stays as it is
+		if err != nil || s.Status.Final() { // a refused or ended saga does not change
 			return
 		}
 		for _, r := range moved.Runs {

@@ -7,8 +7,9 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// TestEndedStepsAreStuckInTheirTurn ends a transaction of several steps by a function. If the saga turns back
-// before that, each is stuck at once, and is undone once an operator has completed it.
+// TestEndedStepsAreStuckInTheirTurn checks the steps of a transaction that a function ended. Each step gets
+// stuck when it begins. If the saga turns back before that, all of them get stuck immediately, and are undone
+// after an operator has completed them.
 func TestEndedStepsAreStuckInTheirTurn(t *testing.T) {
 	p := plan.New(plan.Graph{Name: "ended", Steps: []plan.Step{
 		{Name: "a", Kind: plan.Do, Undo: true}, {Name: "b", Kind: plan.Do, Undo: true, After: []string{"a"}},
@@ -57,7 +58,7 @@ func TestEndedStepsAreStuckInTheirTurn(t *testing.T) {
 	}
 }
 
-// TestEndedUndosAreStuckInTheirTurn is the same for undos.
+// TestEndedUndosAreStuckInTheirTurn checks the same for a transaction of undos.
 func TestEndedUndosAreStuckInTheirTurn(t *testing.T) {
 	p := plan.New(plan.Graph{Name: "ended", Steps: []plan.Step{
 		{Name: "a", Kind: plan.Do, Undo: true}, {Name: "b", Kind: plan.Do, Undo: true, After: []string{"a"}},

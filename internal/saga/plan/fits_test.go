@@ -7,8 +7,8 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// TestFits: data of another kind, or with a field that is not read, does not fit. Null, and anything that a
-// shape does not determine, fits.
+// TestFits checks which data fits a shape. Data of another kind, or with a field that the type does not read,
+// does not fit. Null fits, and so does anything that the shape does not determine.
 func TestFits(t *testing.T) {
 	const order = `{"id":string,"lines":[{"sku":string,"n":number}],"paid":bool,"tags":{*:string},"at":time.Time}`
 	for _, c := range []struct{ shape, data, want string }{

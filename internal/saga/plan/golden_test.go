@@ -94,7 +94,7 @@ func table(t *testing.T, text string) string {
 	return strings.Join(out, "\n") + "\n"
 }
 
-// stored encodes and decodes a state as JSON, because a store would lose fields that JSON loses.
+// stored encodes a state as JSON and decodes it again, because a store would lose data that JSON loses.
 func stored(t *testing.T, s plan.State) (back plan.State) {
 	data, err := json.Marshal(s)
 	if err == nil {

@@ -80,7 +80,8 @@ func (w *world) lookAfter() {
 	}
 }
 
-// feedPast repeats an earlier event, unless it names an attempt: the attempt is another one now.
+// feedPast repeats an earlier event. It skips events that name an attempt, because the number now belongs to
+// another attempt.
 func (w *world) feedPast(e plan.Event) plan.Outcome {
 	switch e.What {
 	case plan.Failed, plan.UndoFailed, plan.Skip, plan.Complete, plan.Cancel, plan.Signal, plan.Crashed,
@@ -100,7 +101,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// goes draws whether an action succeeds. At the end all do.
+// goes draws whether an action succeeds. At the end of a run all actions succeed.
 func (w *world) goes(what string) bool {
 	return w.stop || rapid.IntRange(0, 3).Draw(w.t, what) > 0
 }

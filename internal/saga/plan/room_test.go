@@ -18,7 +18,7 @@ type packed struct {
 	now time.Time
 }
 
-// most returns the largest event among make(n) that is accepted.
+// most returns the largest of the events make(n) that the state accepts.
 func (k *packed) most(bound int, event func(n int) plan.Event) (n int) {
 	k.Helper()
 	for most := bound; n+1 < most; {

@@ -10,7 +10,8 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// FuzzAdvance: no row and no event causes a panic, and an event that is not taken changes nothing.
+// FuzzAdvance checks that no state and no event causes a panic, and that an event without effect changes
+// nothing.
 func FuzzAdvance(f *testing.F) {
 	f.Add(`{"status":"running","runs":[{"step":"gone","phase":"ready","stuck":true}]}`, `{"What":"cancel"}`)
 	f.Add(`{"status":"compensating","runs":[{"step":"gone","phase":"waiting","sent":true},{"step":"hold","phase":"done"}]}`, `{"What":"retry"}`)
