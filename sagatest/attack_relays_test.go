@@ -93,7 +93,7 @@ func (a *attack) store() *pgstore.Store {
 	return pgstore.New(a.pool, &pgstore.Options{Schema: a.schema})
 }
 
-// doze sometimes waits for longer than a lease.
+// doze sometimes waits for longer than a lease, as a paused process does.
 func (a *attack) doze(ctx context.Context) {
 	if mathrand.IntN(60) > 0 {
 		return
@@ -105,7 +105,7 @@ func (a *attack) doze(ctx context.Context) {
 	}
 }
 
-// dozer is a relay's database. The relay may pause before and after each call.
+// dozer is the database of a relay that may pause before and after each call.
 type dozer struct {
 	*pgstore.Store
 	a *attack
@@ -131,7 +131,7 @@ func (d dozer) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased,
 	return d.Store.Lease(ctx, ask)
 }
 
-// dozingBus is a relay's broker. The relay may pause before a publish.
+// dozingBus is the broker of a relay that may pause before a publish.
 type dozingBus struct {
 	broker.Broker
 	a *attack
@@ -142,7 +142,7 @@ func (d dozingBus) Publish(ctx context.Context, ms []skald.Message, only ...brok
 	return d.Broker.Publish(ctx, ms, only...)
 }
 
-// suffer runs the sessions of a relay until ctx is done. Some stop normally, some are killed.
+// suffer runs the sessions of a relay until ctx is done. Some sessions stop normally, others are killed.
 func (a *attack) suffer(ctx context.Context, name string) error {
 	bus := dozingBus{a.bus(name), a}
 	for ctx.Err() == nil {
@@ -163,7 +163,7 @@ func (a *attack) suffer(ctx context.Context, name string) error {
 	return nil
 }
 
-// write runs a writer that draws its number early or late, locks late, and commits late or not at all.
+// write runs a writer. It draws its number early or late, locks late, and commits late or rolls back.
 func (a *attack) write(ctx context.Context, out *outbox.Outbox[pgx.Tx]) error {
 	tx, err := a.pool.Begin(ctx)
 	if err != nil {
@@ -195,8 +195,8 @@ func (a *attack) write(ctx context.Context, out *outbox.Outbox[pgx.Tx]) error {
 	return tx.Commit(ctx)
 }
 
-// heard is the state of a consumer. For each key, it has the number up to which the first deliveries have no
-// gap.
+// heard is the state of a consumer. For each key it has the largest number up to which all first deliveries
+// have arrived without a gap.
 type heard struct {
 	last     map[string]int
 	seen     map[string]bool
@@ -237,7 +237,7 @@ func (h *heard) receive(ctx context.Context, sub broker.Subscription) error {
 	return sub.Ack(ctx, b.Deliveries)
 }
 
-// run attacks for a duration, and returns the faults of the messages.
+// run runs the attack for a duration, and returns the errors in the received messages.
 func (a *attack) run(span time.Duration) error {
 	t := a.t
 	t.Helper()

@@ -77,8 +77,8 @@ func counted(tx *memstore.Tx, id string) error {
 	return tx.Update("did "+id, func(old string, _ bool) string { return old + "x" })
 }
 
-// halves returns a world with one group, of a handwritten consumer and an inbox. The messages in refused are
-// refused by the inbox and handled by the other half.
+// halves returns a world with one group that has a handwritten consumer and an inbox. The inbox refuses the
+// messages in refused, and the handwritten consumer handles them.
 func halves(beside inbox.LegacyDedupFunc[*memstore.Tx]) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
 		ctx := context.Background()
@@ -145,7 +145,7 @@ func halves(beside inbox.LegacyDedupFunc[*memstore.Tx]) func(*sagatest.World) er
 // I/O of either. Each effect happens once. Without the deduplication across both, or if it only reads, an
 // effect happens twice.
 func TestExploreHalfByHandHalfInbox(t *testing.T) {
-	// after a pause the other would wait for a lock in real time
+	// After a pause, the other process would wait for a lock in real time.
 	modes := []sagatest.Mode{sagatest.CrashBefore, sagatest.CrashAfter, sagatest.ErrorAfter}
 	r := sagatest.Explore(t, halves(knownByHand),
 		&sagatest.Options{Modes: modes, Pairs: true, Sample: sampled(300)})

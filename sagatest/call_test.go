@@ -22,8 +22,8 @@ import (
 
 type outsideCall[TTx any] = call.Call[TTx, string, string, string]
 
-// calls is a world with one consumer in two processes that call an external bank. The call of one message
-// must be undone while its outcome is unknown.
+// calls is a world with one consumer in two processes that send requests to an external bank. The call for
+// one message must be undone while its outcome is unknown.
 type calls[TTx any] struct {
 	w     *sagatest.World
 	on    *ground[TTx]
@@ -35,7 +35,7 @@ type calls[TTx any] struct {
 	handle time.Duration // timeout of a handler, and so of a lease
 }
 
-// tellers is a bank that deduplicates by key and has a ledger.
+// tellers is a bank with a ledger that deduplicates by key.
 type tellers struct {
 	ledger  map[string]int
 	refused map[string]bool // by key
@@ -121,8 +121,8 @@ func (c *calls[TTx]) session(p *sagatest.Process, name string, bus *membroker.Br
 	return nil
 }
 
-// how returns the correct call. Each request is an I/O: the process may die before or after the request,
-// pause, or get an error.
+// how returns the correct call. Each of its requests is an I/O: the process may die before or after the
+// request, pause, or get an error.
 func (c *calls[TTx]) how(p *sagatest.Process) outsideCall[TTx] {
 	return outsideCall[TTx]{
 		At: call.NewProvider("bank", &call.ProviderOptions{Timeout: time.Second}),
@@ -169,7 +169,7 @@ func (u *undoer[TTx]) Step(ctx context.Context) (bool, error) {
 	}
 	p := kept[0]
 	p.Call.Undo = true // its claim and due time are unchanged
-	// a paused process may have it, and must not be waited for in real time
+	// A paused process may have the message, and the test must not wait for that process in real time.
 	unit, err := u.db.Begin(ctx, store.Intake{Wait: time.Millisecond})
 	if err != nil {
 		return false, err
@@ -195,8 +195,8 @@ func (c *calls[TTx]) inOrder() error {
 	return nil
 }
 
-// moved compares the bank's ledger with the consumer's data: each transfer happened once, and none is
-// unknown to the consumer.
+// moved compares the bank's ledger with the consumer's data. Each transfer must have happened once, and the
+// consumer must know all of them.
 func (c *calls[TTx]) moved() error {
 	known := map[string]int{}
 	user, err := c.on.user()

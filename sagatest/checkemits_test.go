@@ -40,7 +40,8 @@ func ExampleEmitsIfDone() {
 	// and its functions wrote the event booking.confirmed on bookings 1 times instead of 0
 }
 
-// emitting returns a saga whose last step confirms, and whose first step cancels by its undo.
+// emitting returns a saga that emits two events: its last step confirms a booking, and the undo of its first
+// step cancels the booking.
 func emitting(confirm, cancel func(context.Context, mtx, saga.Run[seats]) error) *saga.Definition[seats] {
 	return saga.New("booking", &saga.Options[seats]{Key: func(s seats) string { return s.Show }},
 		saga.Do("open", func(context.Context, mtx, saga.Run[seats]) (bool, error) { return true, nil },
@@ -112,7 +113,8 @@ func TestCheckOfEmittedEvents(t *testing.T) {
 	}
 }
 
-// TestCheckOnSeveralDatabases: AlsoOn runs schedules in parallel, and Short omits second faults.
+// TestCheckOnSeveralDatabases checks that AlsoOn runs schedules in parallel, and that WithoutPairs omits
+// second faults.
 func TestCheckOnSeveralDatabases(t *testing.T) {
 	out := outbox.New(memstore.New(nil), nil)
 	d := emitting(func(ctx context.Context, tx mtx, r saga.Run[seats]) error {

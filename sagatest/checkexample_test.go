@@ -55,7 +55,7 @@ func TestBooking(t *testing.T) {
 
 type approval struct{ By string }
 
-// approved has the approver; "" means refused.
+// approved has the name of the approver, or "" for a refusal.
 var approved = saga.Signal[approval]{Name: "approved"}
 
 // ExampleSignal gives Check the decisions of a person: an approval, and a refusal, which this saga ignores.

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// transfer takes cents from an account. It writes in one step what it has read in another.
+// transfer takes cents from an account. One step reads the balance, and another step writes the new one.
 type transfer struct {
 	ID, From string
 	Cents    int

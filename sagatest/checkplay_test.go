@@ -29,7 +29,7 @@ var (
 	wired    = skald.Event[string]{Topic: "bank.out", Type: "wired"}
 )
 
-// claim is a claim that is paid once a person has set the amount. Tests select bugs of its saga.
+// claim is a claim that is paid after a person has set the amount. Tests select bugs in its saga.
 type claim struct {
 	lapses  bool
 	grant   func(tx mtx, v verdict, there bool) (int, error)
@@ -86,8 +86,8 @@ func (c *claim) check(t sagatest.T, more ...sagatest.Term) sagatest.Checked {
 	return sagatest.Check(t, d, buy{ID: "c-1", Cents: 50}, terms...)
 }
 
-// TestCheckTriesAllValues: Check tries each value of a signal and a reply, and each one late,
-// repeated and missing. The saga passes, and all ends occur.
+// TestCheckTriesAllValues checks that Check tries each value of a signal and a reply, and that it tries each
+// signal and reply late, repeated and missing. The saga passes, and all of its ends occur.
 func TestCheckTriesAllValues(t *testing.T) {
 	for _, lapses := range []bool{false, true} {
 		c, ends := aClaim(), map[string]bool{}
@@ -119,8 +119,8 @@ func TestCheckTriesAllValues(t *testing.T) {
 	}
 }
 
-// TestCheckFindsBugsOfValues: some bugs show only with a certain value, or without one. Check
-// finds each, reports it once, and the printed command finds it again.
+// TestCheckFindsBugsOfValues checks bugs that appear only with a certain value, or without a value. Check
+// finds each bug, reports it once, and finds it again by the printed command.
 func TestCheckFindsBugsOfValues(t *testing.T) {
 	for name, b := range map[string]struct {
 		seed            func(c *claim)

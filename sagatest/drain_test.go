@@ -47,7 +47,7 @@ func ExampleDrain() {
 	// Output: tea <nil>
 }
 
-// draining is a service to be drained.
+// draining is a service for the tests of Drain.
 type draining struct {
 	db  *memstore.Store
 	bus *membroker.Broker

@@ -28,8 +28,8 @@ import (
 var entityTries = flag.Int("entity.tries", 400,
 	"how often an order is updated and cancelled at the same time")
 
-// account is an entity that is read, changed in memory and written back. Without protection, a write between
-// the read and the write is lost.
+// account is an entity that handlers read, change in memory and write back. Without protection, a write
+// between the read and the write of a handler is lost.
 type account struct{ version, updates, cancels int64 }
 
 // accounts is the store of accounts.
@@ -37,7 +37,7 @@ type accounts[TTx any] struct {
 	db    store.Driver[TTx]
 	read  func(ctx context.Context, tx TTx, id string) (account, error)
 	write func(ctx context.Context, tx TTx, id string, a account) error
-	// guarded writes only if the version is unchanged since the read.
+	// guarded writes only if the version has not changed since the read.
 	guarded func(ctx context.Context, tx TTx, id string, a account) (stood bool, err error)
 	sums    func() (updates, cancels int64)
 }
@@ -237,7 +237,7 @@ func noLostUpdate[TTx any](t *testing.T, a accounts[TTx], w way) {
 	}
 }
 
-// clash returns a broker with n messages in each of two topics, about the same few orders.
+// clash returns a broker with n messages in each of two topics. All of them are about the same few orders.
 func clash(t *testing.T, n int) *membroker.Broker {
 	t.Helper()
 	bus := membroker.New(nil)

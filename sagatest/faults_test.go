@@ -28,8 +28,8 @@ type (
 	said struct{ N int }
 )
 
-// chain is three services under Run. The second one forwards the messages of the first one to the third. Each
-// service dies by the faults, and restarts.
+// chain has three services, which run by Run. The second service forwards the messages of the first one to
+// the third. Faults end each service, and it restarts.
 type chain struct {
 	t      *testing.T
 	faults *sagatest.Faults
@@ -136,7 +136,7 @@ func note(ctx context.Context, tx *memstore.Tx, out *outbox.Outbox[*memstore.Tx]
 
 const chainKeys = 7
 
-// say writes n more messages, each in its own transaction.
+// say writes n further messages, each in its own transaction.
 func (c *chain) say(n int) {
 	d := c.dbs["one"]
 	var w db = d
@@ -158,8 +158,8 @@ func (c *chain) say(n int) {
 	}
 }
 
-// wrong counts the faults of a service: messages without effect although a later message of their key has an
-// effect, messages with two effects, and messages without effect so far.
+// wrong counts the errors in a service's data: messages without an effect although a later message of their
+// key has one, messages with two effects, and messages without an effect so far.
 func (c *chain) wrong(name string) (lost, doubled, open int) {
 	user := c.dbs[name].User()
 	for k := range chainKeys {
@@ -242,7 +242,7 @@ func TestFaultsLoseNoMessage(t *testing.T) {
 	}
 }
 
-// TestSabotageDoesHarm: without a safeguard the same chain loses or doubles messages.
+// TestSabotageDoesHarm checks that the same chain loses or repeats messages if a safeguard is removed.
 func TestSabotageDoesHarm(t *testing.T) {
 	for name, spoil := range map[string]func(string, db, broker.Broker, *sagatest.Faults) (db, broker.Broker){
 		"no-mark": func(_ string, d db, b broker.Broker, _ *sagatest.Faults) (db, broker.Broker) {

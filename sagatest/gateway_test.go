@@ -43,9 +43,9 @@ func (g *crashGateway) Find(ctx context.Context, key string) (r gateway.Receipt,
 
 func short(s string) string { return s[max(0, len(s)-4):] }
 
-// impatient is a driver that makes parked messages, and claims of a dead process, due at once. Real databases
-// use their own clocks, which the world cannot move, so waiting would depend on the machine. The polls of an
-// inbox use the world's clock.
+// impatient is a driver that makes parked messages, and the claims of a dead process, due immediately. Real
+// databases use their own clocks, which the world cannot move. So the result of waiting would depend on the
+// machine. The polls of an inbox use the world's clock.
 type impatient[TTx any] struct{ store.Driver[TTx] }
 
 func (d *impatient[TTx]) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {

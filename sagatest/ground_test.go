@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// ground is the database of a world with one consumer. It may be of any kind, and has a user's table of texts
-// by key.
+// ground is the database of a world with one consumer, of any kind. It also has a user's table with texts by
+// key.
 type ground[TTx any] struct {
 	raw     store.Driver[TTx]
 	session func(*sagatest.Process) store.Driver[TTx] // for one session of a process
@@ -82,8 +82,8 @@ func inMemory(w *sagatest.World) (*ground[*memstore.Tx], error) {
 	}, nil
 }
 
-// files gives each world its own SQLite file, in a cheap place: the disk is not tested. The file has
-// Skald's tables and those of more.
+// files gives each world its own SQLite file, in memory if possible, because the disk is not tested. The file
+// has Skald's tables and the tables in more.
 func files(t *testing.T, more string) func(w *sagatest.World) (*sql.DB, error) {
 	t.Helper()
 	within := scratch(t)

@@ -19,9 +19,9 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// desk receives a message that came again with another payload, a message that is older than the marks,
-// and a refused one. All messages are repeated. An operator admits the quarantined ones. A job of two
-// processes is done once.
+// desk is a world with special messages: one that arrives again with another payload, one that is older than
+// the marks, and one that is refused. All messages are repeated. An operator admits the messages in
+// quarantine. Two processes try to do one job, which must be done once.
 type desk[TTx any] struct {
 	on    *ground[TTx]
 	wrap  func(store.Driver[TTx]) store.Driver[TTx] // adds a bug; nil adds none
@@ -76,7 +76,7 @@ func buildDesk[TTx any](open opening[TTx],
 		d.process(w, "admits", func(p *sagatest.Process, to store.Driver[TTx]) { p.Step(admits[TTx]{d, to}) })
 		for _, name := range []string{"job-1", "job-2"} {
 			d.process(w, name, func(p *sagatest.Process, to store.Driver[TTx]) {
-				// A paused rival has the key; it must not be waited for in real time.
+				// A paused rival has the key, and the test must not wait for that rival in real time.
 				p.Step(&job[TTx]{d: d, db: hurried[TTx]{to}, name: name})
 			})
 		}
@@ -99,7 +99,7 @@ func (d *desk[TTx]) process(w *sagatest.World, name string,
 	})
 }
 
-// wrong is the largest offset of a clock from that of the database.
+// wrong is the largest difference between a clock and the clock of the database.
 const wrong = 3 * days
 
 func (d *desk[TTx]) inbox(w *sagatest.World, now func() time.Time, name string, to store.Driver[TTx],
@@ -130,7 +130,7 @@ func (d *desk[TTx]) add(tx TTx, key string) error {
 	})
 }
 
-// hurried does not wait in real time.
+// hurried is a driver that does not wait in real time.
 type hurried[TTx any] struct{ store.Driver[TTx] }
 
 func (d hurried[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx], error) {
@@ -254,7 +254,7 @@ func TestExploreIdentitySeveralFaultsAtOnce(t *testing.T) {
 		Failures: 3})
 }
 
-// changing has functions that change the requests to a driver.
+// changing has functions that change the requests to a driver, to add bugs.
 type changing struct {
 	db
 	intake  func(*store.Intake)

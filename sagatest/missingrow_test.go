@@ -99,7 +99,7 @@ func firstReservations(t *testing.T, entity, there bool) (n int64) {
 	return n
 }
 
-// lookedAt reports each wait that timed out: for an entity, and for a row.
+// lookedAt reports each wait for a lock that timed out: the wait for an entity, and the wait for a row.
 type lookedAt[TTx any] struct {
 	store.Driver[TTx]
 	outage func()

@@ -65,8 +65,8 @@ func largeLoad() load {
 	}
 }
 
-// cancelLoad has orders that are cancelled at once: ann's only one, bob's second one, for which there are
-// not enough goods, and one that cid cannot pay.
+// cancelLoad has orders that are cancelled immediately: ann's only order, bob's second one, for which the
+// goods are missing, and one that cid cannot pay.
 func cancelLoad() load {
 	l := load{orders: []order{{"o1", "ann", 60, 2}, {"o2", "bob", 30, 1}, {"o3", "bob", 30, 3},
 		{"o4", "cid", 500, 1}}}
@@ -109,8 +109,7 @@ func build(l load, wire wiring) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error { return newModel(w, l, wire, model{}) }
 }
 
-// buildAnew returns a world in which a topic is deleted in a turn, with its unread messages, and later
-// recreated.
+// buildAnew returns a world in which a topic is deleted with its unread messages, and later recreated.
 func buildAnew(l load, wire wiring, turn int) func(w *sagatest.World) error {
 	return func(w *sagatest.World) error { return newModel(w, l, wire, model{anew: turn}) }
 }
@@ -221,7 +220,7 @@ func (m *model) process(name, service string, handlers func(*model, *session)) *
 	})
 }
 
-// keeper deletes old rows at every turn, and records them.
+// keeper deletes old rows in each turn, and records these rows.
 type keeper struct {
 	m       *model
 	service string
@@ -261,7 +260,8 @@ func entities(msg skald.Message) []store.Lock {
 	return []store.Lock{{Space: "customer", Key: v.Customer}}
 }
 
-// shopper sends the orders and deposits, two in each step, until the result shows that each is stored.
+// shopper sends the orders and deposits, two in each step. It repeats each one until the result shows that it
+// is stored.
 type shopper struct {
 	m *model
 	l *session
@@ -318,7 +318,7 @@ func (c *shopper) place(ctx context.Context, key string, d skald.Draft) error {
 	return nil
 }
 
-// on handles an event once: the effect, the emitted messages, and the notes for the invariants.
+// on handles an event once. It writes the effect, the emitted messages, and the notes for the invariants.
 func on[T any](l *session, topic, typ string, h func(ctx context.Context, tx *memstore.Tx, v T) error) {
 	inbox.On(l.in, skald.Event[T]{Topic: topic, Type: typ},
 		func(ctx context.Context, tx *memstore.Tx, r skald.Received[T]) error {
@@ -431,8 +431,8 @@ func (m *model) stockHandlers(l *session) {
 		}
 		return say(ctx, l, tx, "stock", "stock.reserved", o.ID, o)
 	})
-	// Goods that are reserved are being sent, so it is too late. Otherwise later messages about the order
-	// are stopped.
+	// The reserved goods are being sent, so it is too late to cancel. Otherwise later messages about the
+	// order have no effect.
 	on(l, "orders", "order.cancel_asked", func(ctx context.Context, tx *memstore.Tx, o order) error {
 		if number(tx, "reserved/"+o.ID, 0) > 0 {
 			return nil

@@ -26,10 +26,10 @@ import (
 // payment is the result of once.Do.
 type payment struct{ Cents int }
 
-// till is the database of payments.
+// till is a database of payments, for tests of once.Do.
 type till[TTx any] struct {
 	*ground[TTx]
-	// waited reports whether a transaction waits; true if only the database could know.
+	// waited reports whether a transaction waits for a lock. It returns true if the test cannot find out.
 	waited func(tx TTx) (bool, error)
 }
 
@@ -60,7 +60,7 @@ func atTill[TTx any](t *testing.T, open opening[TTx], waited func(tx TTx) (bool,
 		"failed": failedAtTill[TTx], "written": writtenAtTill[TTx],
 	} {
 		t.Run(name, func(t *testing.T) {
-			// A world without processes; it closes the databases.
+			// This world has no processes. It only closes the databases at its end.
 			_, err := sagatest.Search(t.Context(), func(w *sagatest.World) error {
 				on, err := open(w)
 				if err == nil {
@@ -75,7 +75,7 @@ func atTill[TTx any](t *testing.T, open opening[TTx], waited func(tx TTx) (bool,
 	}
 }
 
-// pay is an effect; a second one is visible.
+// pay is an effect that would be visible if it happened twice.
 func (d *till[TTx]) pay(cents int) func(context.Context, TTx) (payment, error) {
 	out := outbox.New(d.raw, nil)
 	return func(ctx context.Context, tx TTx) (payment, error) {
@@ -186,7 +186,7 @@ func rivalsAtTill[TTx any](t *testing.T, d *till[TTx]) {
 	asked, second := make(chan struct{}, 1), make(chan answer, 1)
 	rival := func() (a answer) {
 		for a.err = store.ErrBusy; errors.Is(a.err, store.ErrBusy) && ctx.Err() == nil; {
-			// the first call takes long
+			// The first call takes long.
 			a.got, a.replayed, a.err = once.Do(ctx, asking[TTx]{d.raw, asked}, "charge", "a", "7", d.pay(8))
 		}
 		return a

@@ -18,8 +18,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// parking is a world with one consumer in two processes. Some messages fail for a while. One message fails
-// until an operator redrives it.
+// parking is a world with one consumer in two processes. Some messages fail for a while, and one fails until
+// an operator redrives it.
 type parking[TTx any] struct {
 	w     *sagatest.World
 	on    *ground[TTx]
@@ -259,7 +259,7 @@ func (u unitMarksStay) Rollback(ctx context.Context, instead ...store.Effect) ([
 	return stands, err
 }
 
-// marksKept leaves the marks of parked messages in a batch to be committed.
+// marksKept adds a bug: the marks of parked messages in a batch are committed.
 type marksKept struct{ db }
 
 func (d marksKept) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
@@ -367,12 +367,12 @@ func (u *unitParksLate) Rollback(ctx context.Context, instead ...store.Effect) (
 	return u.Unit.Rollback(ctx, instead...)
 }
 
-// charging counts injected faults as failures of the message.
+// charging adds a bug: it counts injected faults as failures of the message.
 type charging struct{ db }
 
 func (charging) Outage(error) bool { return false }
 
-// overtaking ignores the order of a key.
+// overtaking adds a bug: it ignores the order of a key.
 type overtaking struct{ db }
 
 func (d overtaking) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {

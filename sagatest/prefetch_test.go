@@ -13,8 +13,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// ridden are the messages of a world with long chains of parked messages. The messages directly after a
-// claimed one are read together with it, and share its transaction. One in the middle fails there.
+// ridden is a world with long chains of parked messages. An inbox reads the messages that directly follow a
+// claimed one together with it, and handles them in its transaction. One message in the middle of a chain
+// fails.
 func ridden() []string {
 	return strings.Fields("a1! b1! a2 a3 b2 a4 a5 b3 a6 a7! a8 b4 a9 c1! c2 c3")
 }
@@ -66,8 +67,8 @@ func (p *parking[TTx]) inOrder() error {
 	return nil
 }
 
-// TestExploreRidersEverySingleFault injects each fault at each I/O while messages share the transaction of
-// the first one of their key.
+// TestExploreRidersEverySingleFault injects each fault at each I/O of a world in which messages share the
+// transaction of the first one of their key.
 // Interleavings 12, 14.
 func TestExploreRidersEverySingleFault(t *testing.T) {
 	sagatest.Explore(t, buildRiding(inMemory, nil),

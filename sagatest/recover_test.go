@@ -21,7 +21,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// moved is a world whose database goes back in time twice, while it is written to, relayed and emptied.
+// moved is a world whose database goes back in time twice, while messages are written, relayed and deleted.
 // An operator recovers it.
 type moved[TTx any] struct {
 	w    *sagatest.World
@@ -29,8 +29,8 @@ type moved[TTx any] struct {
 	bus  *membroker.Broker
 	sent int // rows that the writer knows to be stored
 	turn int
-	// anew, if not 0, is the turn in which the topic is deleted and recreated. Then no row is deleted, and
-	// all messages must be there.
+	// anew is the turn in which the topic is deleted and recreated, or 0. If it is not 0, no row is deleted,
+	// and all messages must be in the new topic.
 	anew int
 }
 
@@ -71,7 +71,7 @@ func buildMoved[TTx any](open func(w *sagatest.World) (store.Driver[TTx], error)
 						busy, err := r.Step(ctx)
 						var away *store.MovedError
 						if errors.As(err, &away) {
-							// a real relay has ended, and restarts after the recovery
+							// A real relay has ended, and restarts after the recovery.
 							return false, nil
 						}
 						return busy, err
@@ -91,8 +91,7 @@ func (s step) Step(ctx context.Context) (bool, error) { return s(ctx) }
 
 func movedID(i int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012d", i+1) }
 
-// write writes one message after the other, each until it is known to be stored. A repeated write has the
-// same id.
+// write writes messages one after the other. It repeats each one, with the same id, until it is stored.
 func (m *moved[TTx]) write(ctx context.Context, d store.Driver[TTx]) (bool, error) {
 	if m.sent == movedRows {
 		return false, nil

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// buildRedriving is a world with one key. The undo of a step is a dead letter that does not block the key,
-// and is redriven after some rounds. The step arrives then, and both call the bank.
+// buildRedriving returns a world with one key. The undo of a step is a dead letter that does not block the
+// key, and an operator redrives it after some rounds. At that time the step arrives, too. Both call the bank.
 func buildRedriving[TTx any](open opening[TTx], rounds int) func(*sagatest.World) error {
 	return func(w *sagatest.World) error {
 		on, err := open(w)

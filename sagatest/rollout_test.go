@@ -23,8 +23,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// rollout is a consumer in two builds, one of which handles another type, too. The consumer was ready
-// before the first message was written.
+// rollout is a consumer in two builds. One build also handles another type. The consumer was ready before the
+// first message was written.
 type rollout struct {
 	w    *sagatest.World
 	db   *memstore.Store
@@ -212,7 +212,7 @@ func (a *attack) build(t *testing.T, bus *kafkabroker.Broker,
 	return in, stop
 }
 
-// soon polls until the condition holds.
+// soon polls until the condition is true.
 func (a *attack) soon(t *testing.T, question string) {
 	t.Helper()
 	question = strings.ReplaceAll(question, "$.", a.schema+".")

@@ -243,7 +243,7 @@ func (u countingUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]
 	return u.Unit.Rollback(ctx, instead...)
 }
 
-// saysInVain writes the events of a rejection into the transaction that is rolled back.
+// saysInVain adds a bug: it writes the events of a rejection into the transaction that is rolled back.
 func saysInVain(d db, _ broker.Broker, _ string) db { return vain{d} }
 
 type vain struct{ db }
@@ -265,7 +265,7 @@ func (u vainUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 	return u.Unit.Rollback(ctx, instead...)
 }
 
-// deaf adds a bug: the driver treats every commit as successful, even after a rollback.
+// deaf adds a bug: the driver reports each commit as successful, even after a rollback.
 func deaf(d db, _ broker.Broker, _ string) db { return deafDriver{d} }
 
 type deafDriver struct{ db }

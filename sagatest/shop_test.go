@@ -141,7 +141,7 @@ func (b *buyer[TTx]) next() (method, path string, body []byte, err error) {
 	return "", "", nil, nil
 }
 
-// buyer repeats each request until it is answered, with the same Idempotency-Key.
+// buyer repeats each request, with the same Idempotency-Key, until it gets an answer.
 type buyer[TTx any] struct {
 	s      *realShop[TTx]
 	p      *sagatest.Process

@@ -17,8 +17,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// barring is a world with one consumer in two processes. Steps and their undos arrive on two topics and
-// with different keys, in any order. An operator redrives dead letters.
+// barring is a world with one consumer in two processes. Steps and their undos arrive on two topics, with
+// different keys and in any order. An operator redrives dead letters.
 type barring[TTx any] struct {
 	w    *sagatest.World
 	on   *ground[TTx]
@@ -242,7 +242,7 @@ func (u stoodUnit) Found() store.Found {
 	return f
 }
 
-// markIsEffect refunds for any mark or arrived message, even if no money was taken.
+// markIsEffect adds a bug: it refunds for any mark or arrived message, even if no money was taken.
 type markIsEffect struct{ db }
 
 func (d markIsEffect) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
@@ -260,7 +260,7 @@ func (d markIsEffect) Begin(ctx context.Context, in store.Intake) (store.Unit[*m
 	return stoodUnit{u, steps}, nil
 }
 
-// barsNothing reads the state of a step without barring it.
+// barsNothing adds a bug: it reads the state of a step, but does not bar the step.
 type barsNothing struct{ db }
 
 func (d barsNothing) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
@@ -283,7 +283,8 @@ func (d barsNothing) Begin(ctx context.Context, in store.Intake) (store.Unit[*me
 	return stoodUnit{u, steps}, nil
 }
 
-// takesBlindly handles a step in any state, except a rejected step, because a rejection has its own guard.
+// takesBlindly adds a bug: it handles a step in any state. Rejected steps are excluded, because they have
+// another safeguard.
 type takesBlindly struct{ db }
 
 func (d takesBlindly) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {
@@ -294,7 +295,7 @@ func (d takesBlindly) Begin(ctx context.Context, in store.Intake) (store.Unit[*m
 	return stoodUnit{u, []store.Step{{}}}, nil
 }
 
-// parksOver loses the state of a step when its message is parked.
+// parksOver adds a bug: it loses the state of a step when the step's message is parked.
 type parksOver struct{ db }
 
 func (d parksOver) Begin(ctx context.Context, in store.Intake) (store.Unit[*memstore.Tx], error) {

@@ -65,7 +65,7 @@ func TestWrappedBrokerConforms(t *testing.T) {
 	})
 }
 
-// client remembers which subscription of the broker belongs to which subscription of the wrapper.
+// client has the subscription of the broker for each subscription of the wrapper.
 type client struct {
 	brokertest.Broker
 	inner   *tap
