@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// auditDefaultLimit is the default limit of a list.
+// auditDefaultLimit is the number of entries if the query sets no limit.
 const auditDefaultLimit = 1000
 
 // list lists the actions of operators.
@@ -37,7 +37,7 @@ func auditList(rows *sql.Rows, err error) (out []store.Audit, _ error) {
 	return out, sqlexec.Failed("read the audit", err)
 }
 
-// note records an operator's action; nil does nothing.
+// note records an action of an operator. It does nothing if a is nil.
 func note(ctx context.Context, x *sqlexec.Session, a *store.Audit) error {
 	if a == nil {
 		return nil

@@ -39,7 +39,7 @@ func (s *Store) backlog(ctx context.Context) (store.Backlog, error) {
 	return b, nil
 }
 
-// progressOf adds the state of consumers and relays to b.
+// progressOf adds the last heartbeat and progress of each consumer and relay to b.
 func progressOf(ctx context.Context, p *sqlexec.Prepared, b *store.Backlog) (err error) {
 	rows, err := p.Rows(ctx, "Progress")
 	if err != nil {
@@ -69,7 +69,7 @@ func progressOf(ctx context.Context, p *sqlexec.Prepared, b *store.Backlog) (err
 	return rows.Err()
 }
 
-// keptFor counts the waiting messages of each consumer.
+// keptFor counts the parked, dead and quarantined messages of each consumer.
 func keptFor(ctx context.Context, p *sqlexec.Prepared) (out []store.ConsumerBacklog, err error) {
 	rows, err := p.Rows(ctx, "KeptFor")
 	if err != nil {
@@ -90,7 +90,7 @@ func keptFor(ctx context.Context, p *sqlexec.Prepared) (out []store.ConsumerBack
 	return out, rows.Err()
 }
 
-// reserved counts reservations.
+// reserved counts the reservations of each consumer.
 func reserved(ctx context.Context, p *sqlexec.Prepared) (out []store.ReservedCounts, err error) {
 	rows, err := p.Rows(ctx, "CountReservations")
 	if err != nil {

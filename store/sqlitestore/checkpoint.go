@@ -25,9 +25,9 @@ func checkpoints(rows *sql.Rows, err error) ([]store.Checkpoint, error) {
 	return sqlexec.Collect(rows, scanCheckpoint)
 }
 
-// SyncConsumer stores the heartbeat and the checkpoints of a consumer's process. It locks the file for
-// writing only if there is something new to write. A file has no server session. If the caller requires one,
-// SyncConsumer stores no checkpoint.
+// SyncConsumer stores the heartbeat and the checkpoints of a consumer's process, and returns those of the
+// consumer. It takes the write lock of the file only if it has something new to write. If the caller requires
+// a certain server, which a file does not have, SyncConsumer stores no checkpoint.
 func (s *Store) SyncConsumer(ctx context.Context, a store.SyncRequest) (out store.SyncResult, err error) {
 	if !a.Take && a.Server != "" {
 		a.Checkpoints = nil
@@ -48,7 +48,7 @@ func (s *Store) SyncConsumer(ctx context.Context, a store.SyncRequest) (out stor
 	return out, nil
 }
 
-// synced does the part of SyncConsumer that only reads.
+// synced reads the result of SyncConsumer.
 func (s *Store) synced(ctx context.Context, a store.SyncRequest) (out store.SyncResult, err error) {
 	if a.Heartbeat != nil {
 		rows, err := s.run.Query(ctx, "Types", a.Consumer)

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// operate applies an operator's actions other than those on parked messages.
+// operate applies the actions of an operator in e, except those on parked messages.
 func operate(ctx context.Context, x *sqlexec.Session, e *store.Effect) error {
 	if c := e.Control; c != nil {
 		for _, s := range c.Checkpoints {

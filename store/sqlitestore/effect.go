@@ -12,12 +12,12 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// errDeferred is for a transaction of the caller that cannot get the write lock. SQLite returns at once if
-// a transaction that began with a read wants to write, because its snapshot may be old.
+// errDeferred is the error if a transaction of the caller cannot get the write lock. If a transaction began
+// with a read, SQLite does not wait for the lock, because the snapshot of the transaction may be old.
 var errDeferred = errors.New("the transaction could not begin to write: begin it IMMEDIATE, by _txlock=immediate in the data source name or by sqlitestore.Open; one that began DEFERRED does not wait for another writer")
 
-// Write inserts the rows of es immediately, also in a lent transaction, because a file has no round trip to
-// save. A rollback to a savepoint removes these rows.
+// Write inserts the rows of es immediately, also in a transaction of a handler, because a file has no round
+// trip to save. A rollback to an earlier savepoint removes these rows.
 func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error {
 	for _, e := range es {
 		if !column.RowsOnly(e) {
@@ -59,7 +59,7 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 	return nil
 }
 
-// within returns the session of tx, and the unit of tx if tx is lent.
+// within returns the session of tx. If tx is the transaction of a handler, it also returns the unit.
 func (s *Store) within(ctx context.Context, tx *sql.Tx) (*sqlexec.Session, *unit, error) {
 	if v, ok := s.lent.Load(tx); ok {
 		u := v.(*unit)
@@ -69,8 +69,9 @@ func (s *Store) within(ctx context.Context, tx *sql.Tx) (*sqlexec.Session, *unit
 	return x, nil, err
 }
 
-// Apply applies the effects in order, in one transaction with a savepoint for each. If another process has
-// the file, SagaMove.Wait is at least 1 s.
+// Apply applies the effects in order, in one transaction with a savepoint for each. If the guard of an effect
+// fails, Apply skips that effect and returns false for it. Any other error undoes all effects. If another
+// process has the write lock, the wait is at least 1 s, even if SagaUpdate.Wait is shorter.
 func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	stored := make([]bool, len(es))
 	if len(es) == 0 {
@@ -122,8 +123,8 @@ func each(ctx context.Context, x *sqlexec.Session, es []store.Effect, stored []b
 	return wrote, nil
 }
 
-// putEffect checks the guards of e and writes e. The map given has the entities that this unit or effect has
-// already locked, because each entity is raised only once.
+// putEffect checks the guards of e and writes e. given has the versions of the entities that the transaction
+// has already locked, because a transaction raises the version of an entity only once.
 func putEffect(ctx context.Context, x *sqlexec.Session, e store.Effect, given map[entity]int64) error {
 	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
 		outcome, err := turn(ctx, x, e.Mark, nil)
@@ -186,7 +187,7 @@ func putEffect(ctx context.Context, x *sqlexec.Session, e store.Effect, given ma
 	return insert(ctx, x, e.Rows)
 }
 
-// lockEntity locks l and returns the version that this transaction gives it.
+// lockEntity locks l and returns its new version. It adds the entity to given.
 func lockEntity(ctx context.Context, x *sqlexec.Session, l store.Lock,
 	given map[entity]int64) (version int64, err error) {
 	e := entity{l.Space, l.Key}

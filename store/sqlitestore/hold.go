@@ -8,7 +8,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// HoldEntities puts a saga in the queues for entities.
+// HoldEntities adds a saga to the queue of each entity. first reports whether the saga is at the front of all
+// queues.
 func (s *Store) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold) (first bool, err error) {
 	x, u, err := s.within(ctx, tx)
 	given := map[entity]int64{}
@@ -26,7 +27,7 @@ func (s *Store) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold
 	return first && err == nil, sqlexec.Failed("hold entities", err)
 }
 
-// QueueState reports the places of a holder.
+// QueueState reports whether holder is in a queue, and whether it is at the front of all its queues.
 func (s *Store) QueueState(ctx context.Context, tx *sql.Tx, holder string) (waits, first bool, err error) {
 	x, _, err := s.within(ctx, tx)
 	if err == nil {
@@ -48,8 +49,8 @@ func (s *Store) FreeEntities(ctx context.Context, tx *sql.Tx, holder string) err
 	return nil
 }
 
-// EntityHolders returns the holders of entities. Because SQLite has one writer, the queues do not change
-// before tx ends.
+// EntityHolders returns the first saga in the queue of each entity. The queues do not change before tx ends,
+// because SQLite has one writer.
 func (s *Store) EntityHolders(ctx context.Context, tx *sql.Tx, es ...store.Lock) ([]store.Hold, error) {
 	x, _, err := s.within(ctx, tx)
 	var out []store.Hold

@@ -15,7 +15,7 @@ func scanKind(scan func(...any) error) (k store.Kind, err error) {
 	return k, err
 }
 
-// known reports whether a has nothing new to write.
+// known reports whether a has nothing new to write, so that SyncConsumer needs no write lock.
 func (s *Store) known(ctx context.Context, a store.SyncRequest) (bool, error) {
 	switch {
 	case len(a.Checkpoints) > 0:
@@ -37,7 +37,8 @@ func (s *Store) known(ctx context.Context, a store.SyncRequest) (bool, error) {
 		err
 }
 
-// beat writes a heartbeat and returns the types that were recorded before.
+// beat writes a heartbeat with the types that a process handles. It returns the types that all processes of
+// the consumer recorded before.
 func beat(ctx context.Context, x *sqlexec.Session, consumer string, b store.Heartbeat) (was []store.Kind,
 	err error) {
 	if b.Forget > 0 {
@@ -58,7 +59,7 @@ func beat(ctx context.Context, x *sqlexec.Session, consumer string, b store.Hear
 	return was, err
 }
 
-// leftKinds lists the types of waiting messages that were left to another build.
+// leftKinds lists the types of messages that wait for another build, because no process so far handles them.
 func (s *Store) leftKinds(ctx context.Context) (out []store.UnhandledKind, err error) {
 	rows, err := s.run.Query(ctx, "LeftTypes")
 	if err == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// locks lists reserved keys. SQLite does not show which transaction has locked an entity, because the only
-// writer locks the whole file.
+// locks lists reserved keys. It lists no locked entities, because in SQLite the only writer locks the whole
+// file.
 func (s *Store) locks(ctx context.Context, q store.LockQuery) (out store.Locks, err error) {
 	p, err := s.run.Prepare(ctx)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// reserve reserves a key.
+// reserve reserves an idempotency key in its own transaction.
 func reserve(ctx context.Context, run *sqlexec.DB, r store.Reservation) (out store.Reserved, err error) {
 	err = run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
 		out, err = markReserve(ctx, x, r)
@@ -51,14 +51,14 @@ func markReserve(ctx context.Context, x *sqlexec.Session, r store.Reservation) (
 	var left int64
 	err = x.Row(ctx, "FindReservation", r.Consumer, r.Source, r.ID, r.Token).
 		Scan(&out.Rival, &out.Fingerprint, &left)
-	if !out.Rival { // this reservation exists already: the result of an earlier call was lost
+	if !out.Rival { // the reservation has the token of r: the result of an earlier call was lost
 		return store.Reserved{}, err
 	}
 	out.Left = time.Duration(left) * time.Millisecond
 	return out, err
 }
 
-// unreserve releases a key, if r still has it.
+// unreserve releases the reservation r. It fails if r no longer exists.
 func unreserve(ctx context.Context, x *sqlexec.Session, r *store.Reservation) error {
 	if r == nil {
 		return nil

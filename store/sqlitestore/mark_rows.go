@@ -1,4 +1,5 @@
-// This file has the marks of finished messages, their answers, and the reservations of keys.
+// The files mark*.go have the marks of finished messages, their answers, and the reservations of keys. A mark
+// is in the transaction of the message's effect, so a duplicate of the message has no effect.
 
 package sqlitestore
 
@@ -16,7 +17,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// markPut inserts m, or returns the verdict of an existing mark.
+// markPut inserts m, or returns the verdict of the existing mark. It returns TooOld if retention may have
+// deleted the mark.
 func markPut(ctx context.Context, x *sqlexec.Session, m store.Mark) (v store.Verdict, err error) {
 	if !storable(m.Outcome) {
 		return v, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.Outcome)
@@ -45,8 +47,8 @@ func markPut(ctx context.Context, x *sqlexec.Session, m store.Mark) (v store.Ver
 	return v, nil
 }
 
-// takeBack deletes a mark that this transaction inserted, because the message of the mark is parked or dead.
-// So the other marks of the transaction may be committed.
+// takeBack deletes a mark that this transaction inserted, because its message is parked or dead. So the
+// transaction can commit the other marks.
 func takeBack(ctx context.Context, x *sqlexec.Session, m *store.Mark) error {
 	if _, err := x.Exec(ctx, "TakeBackMark", m.Consumer, m.Source, m.ID); err != nil {
 		return fmt.Errorf("delete a mark of this transaction: %w", err)
@@ -54,7 +56,7 @@ func takeBack(ctx context.Context, x *sqlexec.Session, m *store.Mark) error {
 	return nil
 }
 
-// find reads a mark and its answer into v. It returns sql.ErrNoRows if there is none.
+// find reads a mark and its answer into v. It returns sql.ErrNoRows if the mark does not exist.
 func find(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity,
 	v *store.Verdict) error {
 	return verdict(x.Row(ctx, "FindMark", consumer, id.Source, id.ID), v)
@@ -72,7 +74,8 @@ func verdict(row *sql.Row, v *store.Verdict) error {
 	return err
 }
 
-// expire deletes a mark whose Keep is over, unless the ID has a timestamp.
+// expire deletes a mark if its Keep is over. It does nothing for an ID with a timestamp, because the floor
+// applies to that message instead.
 func expire(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity,
 	keep time.Duration) error {
 	if keep <= 0 || written(id.ID) != nil {
@@ -88,7 +91,7 @@ func storable(o store.Outcome) bool {
 	return o == store.Done || o == store.Rejected || o == store.Barred
 }
 
-// written returns the time in an ID, in milliseconds, or NULL.
+// written returns the time in a UUIDv7, in milliseconds since 1970. It returns NULL for another ID.
 func written(id string) any {
 	at, ok := uuid7.Time(id)
 	if !ok {

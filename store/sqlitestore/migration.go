@@ -62,14 +62,14 @@ func Migrate(ctx context.Context, db *sql.DB, o *MigrateOptions) ([]Migration, e
 // Pending returns the migrations that Migrate would apply. It changes nothing.
 func Pending(ctx context.Context, db *sql.DB) ([]Migration, error) { return tables().Pending(ctx, db) }
 
-// Script returns the SQL of Migrate for a file without tables, for another migration tool. It has all
-// migrations in one transaction, and the records that they were applied. An empty source means the default
-// for a file at path.
+// Script returns the SQL of Migrate for a file without tables, for another migration tool. The SQL has all
+// migrations in one transaction, and records that they were applied. An empty source means the default for a
+// file at path.
 func Script(path, source string) (string, error) { return tables().Script(path, source) }
 
-// Check tests that the tables exist in a version that this build supports, and that the file is writable.
-// It returns a *store.SchemaError with the command to run, a *store.RightError, or an outage. A file has no
-// roles.
+// Check tests that the tables exist in a version that this build supports, and that the file is writable. It
+// returns a *store.SchemaError with the command to run, a *store.RightError, or an outage. It ignores the
+// role, because a file has no roles.
 func (s *Store) Check(ctx context.Context, _ store.Role) error { return tables().Check(ctx, s.run.SQL) }
 
 func tables() admin.Tables { return admin.Tables{Files: Migrations(), Oldest: oldest} }

@@ -1,4 +1,5 @@
-// This file has the outbox and its shards: writers insert rows; relays read them and store progress.
+// The files outbox*.go have the outbox and its shards. Writers insert rows; relays read them and store their
+// progress.
 
 package sqlitestore
 

@@ -11,12 +11,13 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// setAside stores a full copy of a row. It copies an unreadable row unchanged inside the database. If the row
-// is deferred already, setAside only updates the attempt.
+// setAside defers a row of the outbox. It stores a full copy, because retention may delete the row in the
+// outbox. If the row is unreadable, it copies it inside the database. If the row is already deferred, it only
+// stores the new attempt.
 func setAside(ctx context.Context, x *sqlexec.Session, a *store.DeferredRow) error {
 	if a.Fault != "" || a.Attempts > 1 {
 		names := []string{"DeferUnread", "PutOffDeferred"}
-		if a.Attempts > 1 { // it exists already, or was dropped
+		if a.Attempts > 1 { // the row is already deferred, or an operator dropped it
 			names = names[1:]
 		}
 		for _, name := range names {

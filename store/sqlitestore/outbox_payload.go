@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Payloads reads payloads of the outbox.
+// Payloads reads a sample of payloads: the newest rows of the outbox and the first deferred rows.
 func (o *outboxTable) Payloads(ctx context.Context) ([]store.Payload, error) {
 	rows, err := o.run.Query(ctx, "ListPayloads", store.PayloadRows, store.PayloadBytes, store.PayloadsAll)
 	if err != nil {
@@ -23,7 +23,7 @@ func (o *outboxTable) Payloads(ctx context.Context) ([]store.Payload, error) {
 			return p, err
 		}
 		m.Data = sqlexec.Join(data, raw)
-		if m.Headers, err = sqlexec.ReadHeaders(headers); err != nil { // concerns this row only
+		if m.Headers, err = sqlexec.ReadHeaders(headers); err != nil { // not an error of the whole sample
 			p.Read = false
 		}
 		return p, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// progress stores the progress of a shard, if the relay still owns it.
+// progress stores the progress of a shard. It fails if the relay no longer owns the shard.
 func progress(ctx context.Context, x *sqlexec.Session, p *store.Progress) error {
 	var base, tip, seq, incarnation any
 	if c := p.Cursor; c != nil {

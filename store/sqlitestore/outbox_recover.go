@@ -8,8 +8,9 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// contradiction returns a description of the contradiction if the file moved. In a moved file, a shard is
-// beyond the last row, or the shards in owned differ from the stored shards.
+// contradiction returns a description if the file moved, which means that it was restored or copied. Then the
+// position of a shard is after the last row, or the shards that a relay had, owned, differ from the stored
+// shards.
 func contradiction(ctx context.Context, x *sqlexec.Session, owned []store.Shard) (saw string, err error) {
 	if err := x.Row(ctx, "Moved").Scan(&saw); err != nil || saw != "" {
 		return saw, err
@@ -42,7 +43,7 @@ func contradiction(ctx context.Context, x *sqlexec.Session, owned []store.Shard)
 	return "", nil
 }
 
-// canHaveReturned reports whether a file with the last row end can have returned the ticks of c.
+// canHaveReturned reports whether a file can have returned the ticks of c, if its last row is end.
 func canHaveReturned(end int64, c store.Cursor) bool {
 	for _, tick := range []string{c.Base, c.Tip} {
 		if seq, err := parseTick(tick); err != nil || seq > end {
@@ -59,7 +60,7 @@ func last(c store.Cursor) string {
 	return c.Base
 }
 
-// movedAway reports whether the file moved, and stores the result in its own transaction.
+// movedAway returns a description if the file moved. It stores the description, in its own transaction.
 func (o *outboxTable) movedAway(ctx context.Context, owned []store.Shard) (saw string, err error) {
 	err = o.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
 		if saw, err = contradiction(ctx, x, owned); err == nil && saw != "" {
@@ -70,9 +71,9 @@ func (o *outboxTable) movedAway(ctx context.Context, owned []store.Shard) (saw s
 	return saw, err
 }
 
-// Recover resets all shards to the oldest stored row, because a file that went back in time has used numbers
-// twice. It checks and resets in one transaction. So the second of two concurrent calls finds that nothing
-// moved.
+// Recover resets all shards of a moved file to the oldest stored row, because a restored file may use numbers
+// twice. It checks and resets in one transaction, so the second of two concurrent calls finds nothing to do.
+// If by is nil, it only checks.
 func (o *outboxTable) Recover(ctx context.Context, by *store.Audit) (done store.Recovered, err error) {
 	if by == nil {
 		done.Moved, err = o.movedAway(ctx, nil)

@@ -13,7 +13,6 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// insert writes rows into the outbox.
 func insert(ctx context.Context, x *sqlexec.Session, rows []skald.Message) error {
 	for i := range rows {
 		if err := complete.Limits(&rows[i]); err != nil {
@@ -30,8 +29,9 @@ func insert(ctx context.Context, x *sqlexec.Session, rows []skald.Message) error
 	return nil
 }
 
-// rowArgs returns the columns of m: source, id, topic, key, key_bytes, type, data, data_bytes,
-// content_type, schema, subject, correlation_id, causation_id, traceparent, headers, time, bucket.
+// rowArgs returns the values of the columns of m, in this order: source, id, topic, key, key_bytes, type,
+// data, data_bytes, content_type, schema, subject, correlation_id, causation_id, traceparent, headers, time,
+// bucket.
 func rowArgs(m *skald.Message, bucket int) ([]any, error) {
 	headers, err := sqlexec.Headers(m.Headers)
 	if err != nil {
@@ -46,16 +46,16 @@ func rowArgs(m *skald.Message, bucket int) ([]any, error) {
 		m.Time.UTC().Format(sqlexec.Layout), bucket}, nil
 }
 
-// isText reports whether a content type is stored in the data column, which SQL can read.
+// isText reports whether the outbox stores a payload of that content type as text, which SQL can read.
 func isText(contentType string) bool {
 	kind, _, _ := strings.Cut(contentType, ";")
 	kind = strings.ToLower(strings.TrimSpace(kind))
 	return kind == "application/json" || strings.HasSuffix(kind, "+json") || strings.HasPrefix(kind, "text/")
 }
 
-// scanRow reads seq, bucket, id, source, topic, key, key_bytes, type, data, data_bytes, content_type, schema,
-// subject, correlation_id, causation_id, traceparent, headers, time, the size, a hash if the data is too
-// large, and then the values in more.
+// scanRow reads a row of the outbox, and the columns after it into more. The columns are seq, bucket, id,
+// source, topic, key, key_bytes, type, data, data_bytes, content_type, schema, subject, correlation_id,
+// causation_id, traceparent, headers, time, the size, and a hash if the data is too large.
 func scanRow(rows *sql.Rows, more ...any) (r store.Row, err error) {
 	var (
 		in                                                          sql.NullInt64
@@ -78,7 +78,7 @@ func scanRow(rows *sql.Rows, more ...any) (r store.Row, err error) {
 	m.Schema, m.Subject, m.CorrelationID, m.CausationID, m.TraceParent = schema.String, subject.String,
 		correlation.String, cause.String, tp.String
 	if m.Headers,
-		err = sqlexec.ReadHeaders(headers); err != nil { // a fault of this row only, so other rows are read
+		err = sqlexec.ReadHeaders(headers); err != nil { // not an error of scanRow: the relay defers the row
 		r.Fault = sqlexec.Fault(err)
 	}
 	var is bool

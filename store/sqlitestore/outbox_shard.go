@@ -12,16 +12,16 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// defaultTTL is the default time for which a relay counts as live after its last heartbeat.
+// defaultTTL is the default time after its last heartbeat during which a relay keeps its shards.
 const defaultTTL = 3 * time.Second
 
-// shardRow is a shard with its owner; the owner is "" if there is none.
+// shardRow is a shard with its owner. The owner is "" for a free shard.
 type shardRow struct {
 	store.Shard
 	owner, sessionID string
 }
 
-// Lease takes, renews and releases shards. A renewal writes one row, because only one relay owns a shard.
+// Lease takes, renews and releases shards for a relay.
 func (o *outboxTable) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	var got store.Leased
 	var err error
@@ -84,7 +84,8 @@ func lease(ctx context.Context, x *sqlexec.Session, ask store.LeaseRequest) (got
 	return got, err
 }
 
-// deal renews, releases and takes shards. A shard of a live relay is not free until this relay releases it.
+// deal renews, releases and takes shards. It does not take a shard of another live relay before that relay
+// releases it.
 func deal(ctx context.Context, x *sqlexec.Session, ask store.LeaseRequest, shards []shardRow, alive []string,
 	got *store.Leased) error {
 	for _, l := range shards {
@@ -128,7 +129,8 @@ func takeShard(ctx context.Context, x *sqlexec.Session, ask store.LeaseRequest, 
 	return nil
 }
 
-// leave releases all shards of the owner's session and deletes the row of the session. A newer session stays.
+// leave releases all shards of a relay that stops, and deletes its row. It does nothing if the relay has a
+// newer session.
 func leave(ctx context.Context, x *sqlexec.Session, ask store.LeaseRequest) (got store.Leased, err error) {
 	for _, name := range []string{"LeaveRelay", "LeaveShards"} {
 		if _, err := x.Exec(ctx, name, ask.Owner, ask.Session); err != nil {
@@ -139,7 +141,7 @@ func leave(ctx context.Context, x *sqlexec.Session, ask store.LeaseRequest) (got
 	return store.Leased{Sessions: len(working)}, err
 }
 
-// relays returns the live owners, and those of them that may own shards, sorted.
+// relays returns the live relays, and those of them that may own shards. Both lists are sorted.
 func relays(ctx context.Context, x *sqlexec.Session) (alive, working []string, err error) {
 	rows, err := x.Rows(ctx, "Relays")
 	if err != nil {
@@ -167,12 +169,12 @@ func shards(ctx context.Context, x *sqlexec.Session) ([]shardRow, error) {
 	})
 }
 
-// share returns the number of shards for owner. If shards remain after an equal division, the first owners by
-// name get one more each.
+// share returns the number of shards for owner. If the division leaves a remainder, the first relays by name
+// get one more shard each.
 func share(shards int, relays []string, owner string) int {
 	rank := slices.Index(relays, owner)
 	if rank < 0 {
-		return 0 // it waits
+		return 0 // owner is a standby
 	}
 	n, rest := shards/len(relays), shards%len(relays)
 	if rank < rest {

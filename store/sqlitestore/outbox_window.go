@@ -13,7 +13,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// snapshot returns the largest seq. With synchronous=FULL, visible rows are on the disk.
+// snapshot returns the tick of the last row, or base if no row is after base. With synchronous=FULL, each
+// visible row is on the disk.
 func (o *outboxTable) snapshot(ctx context.Context, base string) (string, error) {
 	from, err := parseTick(base)
 	if err != nil {
@@ -32,7 +33,7 @@ func (o *outboxTable) snapshot(ctx context.Context, base string) (string, error)
 	return strconv.FormatInt(tip, 10), nil
 }
 
-// tip returns the largest seq ever used.
+// tip returns the largest seq that the outbox ever used, also if that row is deleted.
 func (o *outboxTable) tip(ctx context.Context) (tip int64, err error) {
 	p, err := o.run.Prepare(ctx)
 	if err != nil {
@@ -53,7 +54,7 @@ func parseTick(tick string) (int64, error) {
 	return n, nil
 }
 
-// Pull reads a page of a window.
+// Pull reads a page of the rows in a window.
 func (o *outboxTable) Pull(ctx context.Context, w store.Window, limit int) (page store.Page, err error) {
 	base, err := parseTick(w.Base)
 	if err != nil {
@@ -82,7 +83,7 @@ func (o *outboxTable) Pull(ctx context.Context, w store.Window, limit int) (page
 	return page, nil
 }
 
-// fill reads rows until the page is full.
+// fill adds rows in buckets to the page until it has limit rows or too many bytes.
 func fill(page *store.Page, rows *sql.Rows, buckets [][2]int, limit int) (err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for bytes := 0; rows.Next(); {
@@ -103,8 +104,8 @@ func fill(page *store.Page, rows *sql.Rows, buckets [][2]int, limit int) (err er
 	return rows.Err()
 }
 
-// hull returns the smallest range that includes all ranges. The SQL statement selects this range, and fill
-// removes the rows between the ranges.
+// hull returns the smallest range that includes all ranges. The statement selects this range, and fill skips
+// the rows between the ranges.
 func hull(ranges [][2]int) (first, last int) {
 	if ranges == nil {
 		return 0, store.Buckets - 1

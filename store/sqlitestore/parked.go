@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Claim claims due work.
+// Claim claims due parked messages or sagas. It writes nothing if no work is due.
 func (s *Store) Claim(ctx context.Context, w store.ClaimRequest) (store.Claimed, error) {
 	if w.Sagas != nil {
 		return s.sagas.Claim(ctx, w)

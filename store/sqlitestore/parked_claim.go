@@ -57,8 +57,9 @@ func claim(ctx context.Context, run *sqlexec.DB, w store.ClaimRequest) (c store.
 	return c, nil
 }
 
-// prefetched reads the prefetched messages of the claimed ones. If an earlier claim had no answer, prefetched
-// also counts it for the messages that were prefetched then.
+// prefetched reads messages that the process may handle directly after a claimed message of the same key. If
+// the process of an earlier claim was lost, prefetched also counts that claim for the messages that it
+// prefetched.
 func prefetched(ctx context.Context, x *sqlexec.Session, claimed []store.Parked, most store.ClaimSize,
 	not []store.Kind) (all []store.Parked, err error) {
 	bytes := 0
@@ -102,13 +103,13 @@ func prefetched(ctx context.Context, x *sqlexec.Session, claimed []store.Parked,
 	return all, nil
 }
 
-// plain reports whether a message may be prefetched. Other messages must be claimed alone.
+// plain reports whether a claim may prefetch a message. Other messages need a claim of their own.
 func plain(p *store.Parked, not []store.Kind) bool {
 	return p.Dead == nil && p.Call == nil && p.Claims == 0 && p.CrashCount == 0 &&
 		!slices.Contains(not, store.Kind{Topic: p.Message.Topic, Type: p.Message.Type})
 }
 
-// joined returns kinds as JSON, in the form that statements compare.
+// joined returns kinds as a JSON array of texts, as the statements compare them.
 func joined(kinds []store.Kind) string {
 	list := make([]string, len(kinds))
 	for i, k := range kinds {

@@ -14,8 +14,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// parkedList lists messages. The second result is the last examined place if Scan ended the list, otherwise
-// 0.
+// parkedList lists messages. to is the last examined place if the limit Scan ended the list, otherwise 0.
 func parkedList(ctx context.Context, run *sqlexec.DB, what store.ParkedQuery,
 	limit int) (out []store.Parked, to int64, err error) {
 	p, err := run.Prepare(ctx)
@@ -51,14 +50,14 @@ func parkedList(ctx context.Context, run *sqlexec.DB, what store.ParkedQuery,
 			to = k.Place
 		}
 	}
-	if len(out) == limit { // the next list begins after the last one
+	if len(out) == limit { // the caller continues after the last message, without to
 		to = 0
 	}
 	return out, to, rows.Err()
 }
 
-// withConditions adds the conditions of a query to the text of the statement. If a fixed statement had
-// arguments for optional conditions, SQLite would read all rows, even for a look-up by ID.
+// withConditions adds the conditions of a query to the text of a statement, and returns the arguments.
+// Optional conditions in a fixed statement would make SQLite read all rows, even for a look-up by ID.
 func withConditions(text string, what store.ParkedQuery, limit int) (string, []any) {
 	args := []any{what.After, what.Bare, limit}
 	var where strings.Builder
@@ -85,7 +84,7 @@ func withConditions(text string, what store.ParkedQuery, limit int) (string, []a
 		where.WriteString(" AND dead_at IS NULL")
 	}
 	switch {
-	case what.Failed && what.Dead != nil && !*what.Dead: // as in the index
+	case what.Failed && what.Dead != nil && !*what.Dead: // the condition of the partial index
 		where.WriteString(" AND (attempts > 0 OR last_at >= first_at)")
 	case what.Failed:
 		where.WriteString(" AND (attempts > 0 OR dead_at IS NULL AND last_at >= first_at)")
@@ -95,7 +94,7 @@ func withConditions(text string, what store.ParkedQuery, limit int) (string, []a
 	}
 	index := ""
 	if what.Calling && what.Identity == nil {
-		index = " INDEXED BY skald_parked_call" // otherwise it reads all rows
+		index = " INDEXED BY skald_parked_call" // otherwise SQLite reads all rows
 	} else if what.Consumer != "" && what.Identity == nil && what.Failed && what.Dead != nil && !*what.Dead {
 		index = " INDEXED BY skald_parked_failed" // consumers read this list often
 	}

@@ -18,7 +18,7 @@ const (
 	maxStack = 16 << 10 // bytes of a stack
 )
 
-// park stores a message, or changes the stored one.
+// park stores a message, or changes the stored message if p.Was is set.
 func park(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	if p.Was != nil {
 		at, err := column.EncodeCall(p.Call)
@@ -85,7 +85,7 @@ func insertKept(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	return nil
 }
 
-// replaceKept stores a message in the place of another message of the same key.
+// replaceKept replaces the message p.Instead by another message of the same key.
 func replaceKept(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 	args, err := keptArgs(p)
 	if err != nil {
@@ -117,7 +117,7 @@ func replaceKept(ctx context.Context, x *sqlexec.Session, p *store.Park) error {
 
 func keptSize(m *skald.Message) int64 { return int64(len(m.Key) + len(m.Data)) }
 
-// keptArgs returns the columns of a message, except the columns of its place.
+// keptArgs returns the values of the columns of a message, except those of its place in the key.
 func keptArgs(p *store.Park) ([]any, error) {
 	m := &p.Message
 	env, err := column.Envelope(m, m.Key)
@@ -130,7 +130,7 @@ func keptArgs(p *store.Park) ([]any, error) {
 		p.Fault), nil
 }
 
-// stateArgs returns the columns that an attempt changes, from attempts on.
+// stateArgs returns the values of the columns that an attempt changes, beginning with attempts.
 func stateArgs(p *store.Parked) []any {
 	d, dead := store.Death{BlocksKey: true}, any(nil)
 	if p.Dead != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// release makes a message due again. With r.Dead, it changes only dead letters.
+// release makes a message due again. If r.Dead is true, it changes the message only if it is a dead letter.
 func release(ctx context.Context, x *sqlexec.Session, r *store.Requeue) error {
 	if r.Dead {
 		return releaseDead(ctx, x, r)
@@ -18,9 +18,9 @@ func release(ctx context.Context, x *sqlexec.Session, r *store.Requeue) error {
 	return parkedRelease(ctx, x, "RequeueParked", r)
 }
 
-// finish deletes a message.
+// finish deletes a finished message. It fails if the message has changed since the claim.
 func finish(ctx context.Context, x *sqlexec.Session, f *store.Finish) error {
-	var at any // the key of the call; nil allows any
+	var at any // the key of the external call; nil allows any key
 	if f.Attempts != nil {
 		at = column.CallKey(f.WasCall)
 	}
@@ -30,7 +30,7 @@ func finish(ctx context.Context, x *sqlexec.Session, f *store.Finish) error {
 	return change(ctx, x, "DeleteParked", f.Consumer, f.Identity, f.Attempts, at, f.Place)
 }
 
-// releaseDead parks a dead letter again; it changes no other message.
+// releaseDead parks a dead letter again. It does nothing if the message is not a dead letter.
 func releaseDead(ctx context.Context, x *sqlexec.Session, r *store.Requeue) error {
 	k, there, err := findKept(ctx, x, r.Consumer, r.Identity)
 	if err != nil || !there || !k.dead() {
@@ -58,8 +58,8 @@ func parkedRelease(ctx context.Context, x *sqlexec.Session, name string, r *stor
 	return change(ctx, x, name, r.Consumer, r.Identity, nil)
 }
 
-// stillDead returns store.ErrLost unless the message is the dead letter that died at that time. A zero time
-// allows any.
+// stillDead returns store.ErrLost unless the message is a dead letter since died. It returns nil if died is
+// zero.
 func stillDead(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity,
 	died time.Time) error {
 	if died.IsZero() {
@@ -72,8 +72,8 @@ func stillDead(ctx context.Context, x *sqlexec.Session, consumer string, id stor
 	return err
 }
 
-// stepBack prepares a dead letter that did not block its key, so that it blocks the key again: see the
-// statement.
+// stepBack prepares a dead letter that did not block its key, so that it can block the key again: see
+// StepBack in parked.sql.
 func stepBack(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity) error {
 	if _, err := x.Exec(ctx, "StepBack", consumer, id.Source, id.ID); err != nil {
 		return fmt.Errorf("move a dead letter to the end of its key: %w", err)

@@ -10,7 +10,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// scanKept reads a row of Claim or Parked.
+// scanKept reads a row of the statements Claim or Parked. If the envelope of a message is unreadable, it sets
+// Fault.
 func scanKept(scan func(...any) error) (p store.Parked, err error) {
 	var (
 		key, data, env        sql.Null[[]byte]
@@ -28,7 +29,7 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 		return p, err
 	}
 	if p.Message, err = column.OpenEnvelope(env.V, sqlexec.Blob(key), sqlexec.Blob(data)); err != nil {
-		// concerns this message only
+		// not an error of scanKept, so that the list can continue with other messages
 		p.Message, p.Fault = skald.Message{ID: p.ID, Source: p.Source, Key: sqlexec.Blob(key),
 			Data: sqlexec.Blob(data)},
 			sqlexec.Fault(err)
@@ -36,7 +37,7 @@ func scanKept(scan func(...any) error) (p store.Parked, err error) {
 	if p.Call, err = column.DecodeCall(at); err != nil {
 		p.Fault = sqlexec.Fault(err)
 	} else if p.Call != nil {
-		p.Call.Age = time.Since(p.Call.Since) // the database uses the clock of the host
+		p.Call.Age = time.Since(p.Call.Since) // SQLite uses the clock of this machine, too
 	}
 	p.Failures = column.DecodeFailures(failures)
 	p.Since = time.UnixMilli(since).UTC()

@@ -1,4 +1,4 @@
-// This file has the messages that the store keeps for consumers: parked ones and dead letters.
+// The files parked*.go have the parked messages and dead letters of consumers.
 
 package sqlitestore
 
@@ -17,7 +17,7 @@ type keptRow struct {
 	place    int64
 	key      sql.Null[[]byte]
 	attempts int
-	died     string // "" if it is not a dead letter
+	died     string // "" for a message that is not a dead letter
 }
 
 func (k *keptRow) dead() bool { return k.died != "" }
@@ -34,8 +34,8 @@ func findKept(ctx context.Context, x *sqlexec.Session, consumer string,
 	return k, true, nil
 }
 
-// firstOf returns the place of the first message that blocks the key, after the place in behind; 0 if there
-// is none.
+// firstOf returns the place of the first message after the place behind that blocks the key; 0 if no message
+// does.
 func firstOf(ctx context.Context, x *sqlexec.Session, consumer string, key []byte,
 	behind int64) (place int64, err error) {
 	if key == nil {
@@ -48,8 +48,8 @@ func firstOf(ctx context.Context, x *sqlexec.Session, consumer string, key []byt
 	return place, nil
 }
 
-// change runs a statement on one message. Guard: the message exists and, if attempts is not nil, is parked
-// with this number of attempts.
+// change runs a statement on one message. It returns store.ErrLost if the message does not exist. If attempts
+// is not nil, the message must be parked with that number of attempts.
 func change(ctx context.Context, x *sqlexec.Session, name, consumer string, id store.Identity, attempts *int,
 	more ...any) error {
 	k, there, err := findKept(ctx, x, consumer, id)
@@ -83,7 +83,8 @@ func settleKey(ctx context.Context, x *sqlexec.Session, consumer string, key []b
 	return nil
 }
 
-// unblockKey makes a dead letter whose step is barred stop blocking its key.
+// unblockKey makes a dead letter stop blocking its key if its step is barred, because the message has no
+// effect then.
 func unblockKey(ctx context.Context, x *sqlexec.Session, k *store.Park) error {
 	s := k.Step
 	switch n, err := x.Count(ctx, "LetGo", k.Consumer, k.Source, k.ID, s.Saga, s.Name, s.Occurrence); {

@@ -7,12 +7,12 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// ahead has a number for each key. It is the place of the key's previous message in the intake, or -1 if that
-// message may not be taken.
+// ahead has a number for each key: the place of the previous message of that key in the intake, or -1 if the
+// intake may not take that message.
 type ahead map[[2]string]int64
 
-// turn returns Fresh if m may be taken, otherwise the reason why m may not. The transaction already has the
-// file's write lock.
+// turn returns Fresh if an intake may take m. Otherwise it returns the reason: m or an earlier message of its
+// key is parked or dead. The transaction must have the write lock of the file.
 func turn(ctx context.Context, x *sqlexec.Session, m *store.Mark, before ahead) (store.Outcome, error) {
 	k, there, err := findKept(ctx, x, m.Consumer, m.Identity)
 	if err != nil {

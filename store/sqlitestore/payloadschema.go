@@ -9,7 +9,7 @@ import (
 
 var _ store.PayloadSchemas = (*Store)(nil)
 
-// PayloadSchema returns a stored schema.
+// PayloadSchema returns the stored definition of a schema; "" if there is none.
 func (s *Store) PayloadSchema(ctx context.Context, registry, id string) (string, error) {
 	rows, err := s.run.Query(ctx, "PayloadSchema", registry, id)
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *Store) PayloadSchema(ctx context.Context, registry, id string) (string,
 	return found[0], nil
 }
 
-// KeepPayloadSchema stores a schema, unless the ID has one already.
+// KeepPayloadSchema stores the definition of a schema, unless the registry already has one for id.
 func (s *Store) KeepPayloadSchema(ctx context.Context, registry, id, definition string) error {
 	return sqlexec.Failed("store the schema of a payload", s.run.Alone(ctx, func(ctx context.Context,
 		x *sqlexec.Session) error {

@@ -61,7 +61,7 @@ func putForConsumer(ctx context.Context, x *sqlexec.Session, e *store.Effect) er
 	return nil
 }
 
-// Database identifies the file by its key: a copy of the file is the same database.
+// Database identifies the file by the key of its fingerprints, so a copy of the file is the same database.
 func (s *Store) Database(ctx context.Context) (store.Database, error) {
 	key, err := s.Secret(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Store) Database(ctx context.Context) (store.Database, error) {
 	return store.Database{ID: fingerprint.Database(hex.EncodeToString(key)), Name: "a SQLite file"}, nil
 }
 
-// Secret returns the key of this database's fingerprints.
+// Secret returns the key of the fingerprints of this database. A fingerprint is a keyed hash of a message.
 func (s *Store) Secret(ctx context.Context) ([]byte, error) {
 	p, err := s.run.Prepare(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Store) Secret(ctx context.Context) ([]byte, error) {
 	return key, nil
 }
 
-// quarantined lists messages in quarantine.
+// quarantined lists messages in the quarantine.
 func (s *Store) quarantined(ctx context.Context, q store.QuarantineQuery) ([]store.Quarantined, error) {
 	limit := min(cmp.Or(q.Limit, 1000), 1000)
 	name, args := "Quarantined", []any{q.After, q.Consumer, q.ID, q.Topic, q.Type, int64(q.Why), q.Taken,
@@ -132,7 +132,7 @@ func quarantined(scan func(...any) error) (one store.Quarantined, err error) {
 	return one, nil
 }
 
-// Enter applies the intake within a transaction of the caller.
+// Enter applies the intake in, in a transaction of the caller.
 func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found store.Found, err error) {
 	if len(in.Settings) > 0 {
 		return found, sqlexec.Failed("enter", store.ErrNoSettings)

@@ -6,12 +6,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Lease takes, renews and releases shards. A renewal writes one row, because only one relay owns a shard.
+// Lease takes, renews and releases shards for a relay.
 func (s *Store) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	return s.outbox.Lease(ctx, ask)
 }
 
-// Pull reads a page of a window.
+// Pull reads a page of the outbox rows in a window.
 func (s *Store) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
 	return s.outbox.Pull(ctx, w, limit)
 }
@@ -21,8 +21,8 @@ func (s *Store) Deferred(ctx context.Context, q store.DeferredQuery) (store.Defe
 	return s.outbox.Deferred(ctx, q)
 }
 
-// Recover resets all shards to the oldest stored row, because a file that went back in time has used
-// numbers twice.
+// Recover resets all shards of a moved file to the oldest stored row, because a restored file may use numbers
+// twice. If note is nil, Recover only checks whether the file moved.
 func (s *Store) Recover(ctx context.Context, note *store.Audit) (store.Recovered, error) {
 	return s.outbox.Recover(ctx, note)
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// moveTakes is the maximum time for which a rename may have the file's write lock.
+// moveTakes is the maximum time of a rename. It has the write lock of the file for all that time.
 const moveTakes = time.Hour
 
-// Rename moves the rows of a consumer to another name. No other transaction writes to the file meanwhile.
+// Rename moves the rows of a consumer to another name, if no process of either consumer is active. It blocks
+// all other writers of the file.
 func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, err error) {
 	err = s.run.AloneFor(ctx, s.run.Wait, moveTakes, func(ctx context.Context,
 		x *sqlexec.Session) (err error) {
@@ -43,6 +44,7 @@ func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, 
 	return out, sqlexec.Failed("rename a consumer", err)
 }
 
+// belongings counts the rows of a consumer in each table.
 func belongings(ctx context.Context, x *sqlexec.Session, consumer string) (b store.ConsumerRows, err error) {
 	var heard int64 // in milliseconds
 	err = x.Row(ctx, "Belongings", consumer, control.Prefix).Scan(&b.Marks, &b.Positions, &b.Controls,

@@ -10,10 +10,10 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// wakes reports whether e has rows, for which relays wait, or moves a saga, for which engines wait.
+// wakes reports whether e has outbox rows or moves a saga, so that relays and engines must wake.
 func wakes(e *store.Effect) bool { return len(e.Rows) > 0 || e.Saga != nil }
 
-// StartSagas writes new sagas and reads existing ones. A file has no round trips to save.
+// StartSagas writes new sagas and reads existing ones. The element of fresh is true for a new saga.
 func (s *Store) StartSagas(ctx context.Context, tx *sql.Tx,
 	ss ...store.Saga) (stored []store.Saga, fresh []bool, err error) {
 	if err := sagarow.CheckStarts(ss); err != nil {
@@ -33,7 +33,7 @@ func (s *Store) StartSagas(ctx context.Context, tx *sql.Tx,
 	return stored, fresh, nil
 }
 
-// moved wakes the engines at the commit of a unit, or immediately in a transaction of the caller.
+// moved wakes the engines: at the commit of u, or immediately for a transaction of the caller.
 func (s *Store) moved(u *unit) {
 	if u != nil {
 		u.wrote.Store(true)
@@ -42,7 +42,8 @@ func (s *Store) moved(u *unit) {
 	s.run.Wake()
 }
 
-// LockSagas reads sagas. Because SQLite has one writer, it only locks the file.
+// LockSagas reads sagas and locks the file, because SQLite has no other lock. A saga without a row has no
+// Name.
 func (s *Store) LockSagas(ctx context.Context, tx *sql.Tx, refs ...store.SagaRef) ([]store.Saga, error) {
 	x, _, err := s.within(ctx, tx)
 	out := make([]store.Saga, len(refs))
@@ -57,8 +58,8 @@ func (s *Store) LockSagas(ctx context.Context, tx *sql.Tx, refs ...store.SagaRef
 
 var _ store.Tracker[*sql.Tx] = (*Store)(nil)
 
-// LockTracked reads the rows of sagas and creates missing rows. Because SQLite has one writer, it only locks
-// the file.
+// LockTracked reads the rows of sagas and creates missing rows. It locks the file, because SQLite has no
+// other lock.
 func (s *Store) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
 	keys ...string) (rows []store.Tracked, err error) {
 	x, _, err := s.within(ctx, tx)

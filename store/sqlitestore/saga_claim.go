@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// dueSaga is a saga that may be claimed.
+// dueSaga is a saga that a process may claim.
 type dueSaga struct {
 	name, key string
 	due       int64
@@ -44,7 +44,8 @@ func (s *sagaTable) Claim(ctx context.Context, w store.ClaimRequest) (out store.
 	return out, nil
 }
 
-// look reports whether sagas are due, and the time until another saga is due.
+// look reports whether sagas are due. It also returns the time until another saga is due; -1 if no saga will
+// be.
 func (s *sagaTable) look(ctx context.Context, hashes []string) (some bool, next time.Duration, err error) {
 	next = -1
 	p, err := s.run.Prepare(ctx)
@@ -65,7 +66,7 @@ func (s *sagaTable) look(ctx context.Context, hashes []string) (some bool, next 
 	return some, next, nil
 }
 
-// claimDue claims due sagas. The result left reports whether more sagas are due.
+// claimDue claims due sagas. left reports whether more sagas are due.
 func claimDue(ctx context.Context, x *sqlexec.Session, w store.ClaimRequest,
 	hashes []string) (out []store.Saga, left bool, err error) {
 	var all []dueSaga

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// noteDefinitions stores definitions.
+// noteDefinitions stores definitions of sagas.
 func noteDefinitions(ctx context.Context, x *sqlexec.Session, ds []store.SagaDefinition) error {
 	for i := range ds {
 		if err := sagarow.CheckDefinition(&ds[i]); err != nil {

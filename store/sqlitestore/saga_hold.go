@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// holdEntity puts a saga in the queue for an entity, unless the saga is already there. It returns true if the
-// saga is first.
+// holdEntity adds a saga to the queue of an entity, unless it is already there. first reports whether the
+// saga is at the front.
 func holdEntity(ctx context.Context, x *sqlexec.Session, h *store.EntityHold,
 	e store.Lock) (first bool, err error) {
 	var holder string
@@ -30,7 +30,7 @@ func holdEntity(ctx context.Context, x *sqlexec.Session, h *store.EntityHold,
 	return holder == "" || holder == h.Holder, nil
 }
 
-// queued reports the places of a holder.
+// queued reports whether holder is in a queue, and whether it is at the front of all its queues.
 func queued(ctx context.Context, x *sqlexec.Session, holder string) (waits, first bool, err error) {
 	err = x.Row(ctx, "QueueState", holder).Scan(&waits, &first)
 	return waits, first, err
@@ -45,7 +45,7 @@ func freeEntities(ctx context.Context, x *sqlexec.Session, holder string) error 
 	return err
 }
 
-// entityHolders returns the holders of entities.
+// entityHolders returns the first saga in the queue of each entity.
 func entityHolders(ctx context.Context, x *sqlexec.Session, es []store.Lock) (out []store.Hold, err error) {
 	for _, e := range es {
 		h, err := scanHold(x.Row(ctx, "EntityHolder", e.Space, e.Key).Scan)

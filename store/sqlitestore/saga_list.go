@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// List lists sagas. It also returns the last examined saga if Scan ended the list.
+// List lists sagas. It also returns the last examined saga if the limit Scan ended the list.
 func (s *sagaTable) List(ctx context.Context, q store.SagaQuery,
 	limit int) ([]store.Saga, *store.SagaRef, error) {
 	statuses, after := "", store.SagaRef{}

@@ -1,4 +1,4 @@
-// This file has the tables of sagas, of their definitions, and of tracked sagas.
+// The files saga*.go have the tables of sagas, of their definitions, and of tracked sagas.
 
 package sqlitestore
 
@@ -20,7 +20,7 @@ type sagaTable struct{ run *sqlexec.DB }
 // newSaga returns the sagas in the file of run.
 func newSaga(run *sqlexec.DB) *sagaTable { return &sagaTable{run} }
 
-// scanSaga reads the columns of a saga, then the values in more.
+// scanSaga reads the columns of a saga, and the columns after them into more.
 func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
 	var since, retry, due, started, changed, ended sql.NullInt64
 	err = scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin, &s.State,
@@ -33,7 +33,7 @@ func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
 	return s, err
 }
 
-// sagaStart writes a new saga, or reads the stored one.
+// sagaStart writes a new saga, or reads the stored saga with the same name and key.
 func sagaStart(ctx context.Context, x *sqlexec.Session, start *store.Saga) (was store.Saga, fresh bool,
 	err error) {
 	at := sagarow.StoredStatus(start.SagaStatus)
@@ -51,21 +51,20 @@ func sagaStart(ctx context.Context, x *sqlexec.Session, start *store.Saga) (was 
 	return was, n == 1, err
 }
 
-// lock reads a saga. If there is no row, the result has no Name. Because SQLite has one writer, lock only
-// locks the file.
+// lock locks the file and reads a saga. If the saga has no row, the result has no Name.
 func lock(ctx context.Context, x *sqlexec.Session, name, key string) (was store.Saga, err error) {
 	if _, err := x.Exec(ctx, "LockSaga", name, key); err != nil {
 		return was, err
 	}
 	was, err = scanSaga(x.Row(ctx, "FindSaga", name, key).Scan)
-	was.Read = time.Now().UTC() // statements use the same clock
+	was.Read = time.Now().UTC() // SQLite uses the same clock
 	if errors.Is(err, sql.ErrNoRows) {
 		return store.Saga{}, nil
 	}
 	return was, err
 }
 
-// hasVersion reports whether a saga has a version.
+// hasVersion reports whether the saga r has the version r.Version.
 func hasVersion(ctx context.Context, x *sqlexec.Session, r store.SagaRef) (is bool, err error) {
 	if err := x.Row(ctx, "StandsSaga", r.Name, r.Key, r.Version).Scan(&is); err != nil {
 		return false, fmt.Errorf("check a saga: %w", err)
@@ -73,7 +72,7 @@ func hasVersion(ctx context.Context, x *sqlexec.Session, r store.SagaRef) (is bo
 	return is, nil
 }
 
-// move checks the version of a saga and stores its new state.
+// move stores the new state of a saga. It fails if the saga has another version.
 func move(ctx context.Context, x *sqlexec.Session, m *store.SagaUpdate) error {
 	if m == nil {
 		return nil

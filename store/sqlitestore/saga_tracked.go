@@ -11,11 +11,11 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// sagaDefaultLimit is the default limit of a list.
+// sagaDefaultLimit is the number of entries if the query sets no limit.
 const sagaDefaultLimit = 1000
 
-// lockTracked reads the rows of sagas and creates missing rows. Because SQLite has one writer, it only locks
-// the file.
+// lockTracked reads the rows of sagas and creates missing rows. It locks the file, because SQLite has no
+// other lock.
 func lockTracked(ctx context.Context, x *sqlexec.Session, flow string, keys ...string) ([]store.Tracked,
 	error) {
 	rows := make([]store.Tracked, len(keys))
@@ -28,7 +28,7 @@ func lockTracked(ctx context.Context, x *sqlexec.Session, flow string, keys ...s
 	return rows, nil
 }
 
-// saveTracked writes rows that LockTracked locked.
+// saveTracked writes rows. LockTracked must have read these rows in the same transaction.
 func saveTracked(ctx context.Context, x *sqlexec.Session, rows []store.Tracked) error {
 	for i := range rows {
 		t := &rows[i]

@@ -13,7 +13,7 @@ func stepArgs(s *store.Step, more ...any) []any {
 	return append([]any{s.Consumer, s.Saga, s.Name, s.Occurrence}, more...)
 }
 
-// begun returns the start of the saga in milliseconds, or NULL.
+// begun returns the start of the saga of s in milliseconds since 1970, or NULL.
 func begun(s *store.Step) any {
 	if s.Begun.IsZero() {
 		return nil
@@ -21,7 +21,7 @@ func begun(s *store.Step) any {
 	return s.Begun.UnixMilli()
 }
 
-// step takes or undoes s and returns the previous state.
+// step takes or undoes the step s and returns the previous state.
 func step(ctx context.Context, x *sqlexec.Session, s *store.Step) (found store.Step, err error) {
 	var row *sql.Row
 	switch s.State {
@@ -60,7 +60,7 @@ func free(s store.StepState) bool {
 	return s == store.StepAbsent || s == store.StepParked || s == store.StepDead
 }
 
-// setStep checks the state of s and stores the new one.
+// setStep stores the new state of the step s. It fails if the present state is not in s.From.
 func setStep(ctx context.Context, x *sqlexec.Session, s *store.Step) error {
 	from := int64(0)
 	for _, state := range s.From {
@@ -77,7 +77,7 @@ func setStep(ctx context.Context, x *sqlexec.Session, s *store.Step) error {
 	return nil
 }
 
-// noteStep records the step of a message that is parked or dead.
+// noteStep records that the message of a step is parked or dead.
 func noteStep(ctx context.Context, x *sqlexec.Session, k *store.Park) error {
 	s := k.Step
 	if s == nil {

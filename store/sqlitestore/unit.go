@@ -12,25 +12,25 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// unit is a transaction that Skald began and lent to a handler. Until Commit, a unit has a row in
-// skald_commit_guard with a foreign key that points nowhere, so a COMMIT by anyone else fails.
+// unit is a transaction that Skald began and that a handler uses. A COMMIT of the handler must fail. So until
+// Commit, the unit has a row in skald_commit_guard that violates a deferred foreign key.
 type unit struct {
 	x     *sqlexec.Session
 	s     *Store
-	hold  int64 // the number of that row
+	hold  int64 // id of the row in skald_commit_guard
 	found store.Found
-	given map[entity]int64
-	wrote atomic.Bool // rows into the outbox, or sagas
-	lost  bool        // SQLite rolled the transaction back
-	over  bool
-	point bool // Savepoint was called
+	given map[entity]int64 // versions of the entities that the transaction has locked
+	wrote atomic.Bool      // the transaction wrote outbox rows or sagas
+	lost  bool             // SQLite rolled back the transaction
+	over  bool             // the unit was committed or rolled back
+	point bool             // the transaction has a savepoint
 }
 
 type entity struct{ space, key string }
 
-// Begin opens a unit and applies the intake. It returns store.ErrBusy if other writers have the file for
-// longer than Intake.Wait. For writers of other processes, Begin waits up to 1 s longer. Intake.Handle limits
-// the time until Commit, because the unit blocks every other writer of the file.
+// Begin opens a transaction and applies the intake. It returns store.ErrBusy if other writers lock the file
+// for longer than Intake.Wait. If that is less than 1 s, Begin may wait up to 1 s longer for other processes.
+// Intake.Handle limits the time until Commit, because the unit blocks every other writer of the file.
 func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.Tx], error) {
 	if len(in.Settings) > 0 {
 		return nil, sqlexec.Failed("begin", store.ErrNoSettings)
@@ -80,7 +80,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 					return err
 				}
 			}
-			*found = outcome // a parked or dead message is never too old
+			*found = outcome // takes precedence over TooOld
 		}
 	}
 	for i := range in.Steps {
@@ -104,9 +104,9 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 func (u *unit) Tx() *sql.Tx        { return u.x.Tx }
 func (u *unit) Found() store.Found { return u.found }
 
-// Outage returns true if the transaction was held for too long. It also returns true if SQLite rolled the
-// transaction back because of a full disk, an I/O error or lack of memory. If SQLite ended only the
-// statement, the transaction is still open; the next transaction shows whether the file can be written.
+// Outage reports whether the handler's error err comes from an outage that ended the transaction. The
+// transaction exceeded Intake.Handle, or SQLite rolled it back because of a full disk, an I/O error or lack
+// of memory. If SQLite only ended the statement, Outage returns false, because the transaction is still open.
 func (u *unit) Outage(ctx context.Context, err error) bool {
 	switch {
 	case err == nil || u.over:
@@ -120,12 +120,13 @@ func (u *unit) Outage(ctx context.Context, err error) bool {
 	return u.lost
 }
 
-// ended returns store.ErrLent if the unit's row in skald_commit_guard is gone.
+// ended returns store.ErrLent if the handler ended the transaction: then the row in skald_commit_guard is
+// gone.
 func (u *unit) ended(ctx context.Context) error {
 	var there int
 	err := u.x.Row(sqlexec.Quiet(ctx), "StillLent", u.hold).Scan(&there)
 	if errors.Is(err, sql.ErrNoRows) {
-		return store.ErrLent // a statement ended the transaction
+		return store.ErrLent
 	}
 	return err
 }
@@ -133,7 +134,7 @@ func (u *unit) ended(ctx context.Context) error {
 // Return does nothing, because a *sql.Tx cannot be revoked.
 func (*unit) Return() {}
 
-// Savepoint sets a savepoint, which replaces the last one.
+// Savepoint sets a savepoint, in place of the last one.
 func (u *unit) Savepoint(ctx context.Context) bool {
 	if u.over {
 		return false
@@ -149,8 +150,8 @@ func (u *unit) Savepoint(ctx context.Context) bool {
 	return u.point
 }
 
-// Undo rolls back to the savepoint. The unit's row in skald_commit_guard is older than the savepoint, unless
-// the function ended the transaction.
+// Undo rolls back to the savepoint. It returns store.ErrLent if the function ended the transaction: then the
+// row in skald_commit_guard, which is older than the savepoint, is gone.
 func (u *unit) Undo(ctx context.Context) error {
 	if u.over {
 		return sql.ErrTxDone
@@ -162,11 +163,11 @@ func (u *unit) Undo(ctx context.Context) error {
 	return u.Usable(ctx)
 }
 
-// Drop ends the transaction as if it had been held for too long.
+// Drop ends the transaction as if it had exceeded Intake.Handle.
 func (u *unit) Drop() { u.x.Drop() }
 
-// Usable reads the unit's row in skald_commit_guard. It returns store.ErrUnshared if a statement may have
-// left a setting or a temporary object.
+// Usable returns store.ErrLent if the handler ended the transaction, and store.ErrUnshared if a statement may
+// have left a setting or a temporary object.
 func (u *unit) Usable(ctx context.Context) error {
 	if u.over {
 		return sql.ErrTxDone
@@ -181,7 +182,7 @@ func (u *unit) Usable(ctx context.Context) error {
 	return err
 }
 
-// Commit writes es and commits. It returns store.ErrLent if the handler called Commit or Rollback itself.
+// Commit applies es and commits. It returns store.ErrLent if the handler ended the transaction itself.
 func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	if err := u.finish(); err != nil {
 		return fmt.Errorf("commit: %w", err)
@@ -204,14 +205,14 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	return nil
 }
 
-// settle deletes the unit's row in skald_commit_guard and writes es.
+// settle deletes the row in skald_commit_guard, so that a COMMIT succeeds, and applies es.
 func (u *unit) settle(ctx context.Context, es []store.Effect) error {
 	n, err := u.x.Count(ctx, "TakeBack", u.hold)
 	if err != nil {
 		return err
 	}
 	if n != 1 {
-		return store.ErrLent // a statement ended the transaction
+		return store.ErrLent
 	}
 	for _, e := range es {
 		if err := putEffect(ctx, u.x, e, u.given); err != nil {
@@ -228,7 +229,7 @@ func (u *unit) wroteBy(e *store.Effect) {
 	}
 }
 
-// finish ends the unit, once.
+// finish marks the unit as ended. It returns an error if the unit has already ended.
 func (u *unit) finish() error {
 	if u.over {
 		return sql.ErrTxDone
@@ -238,14 +239,14 @@ func (u *unit) finish() error {
 	return nil
 }
 
-// CommitThen only commits, because SQLite has no round trip to share.
+// CommitThen only commits, because a file has no round trip to save.
 func (u *unit) CommitThen(ctx context.Context, _ store.Intake,
 	es ...store.Effect) (store.Unit[*sql.Tx], error) {
 	return nil, u.Commit(ctx, es...)
 }
 
-// Rollback undoes everything and then applies the given effects. If the handler ended the transaction itself,
-// Rollback applies nothing and returns store.ErrLent.
+// Rollback rolls back and then applies instead in another transaction. If the handler ended the transaction
+// itself, Rollback applies nothing and returns store.ErrLent.
 func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	if err := u.finish(); err != nil {
 		return nil, fmt.Errorf("roll back: %w", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Written lists rows of the outbox, published or not, with one statement.
+// Written lists rows of the outbox, published and unpublished, with one statement.
 func (o *outboxTable) Written(ctx context.Context, q *store.WrittenQuery) ([]store.WrittenRow, error) {
 	keys := make([]string, len(q.Keys))
 	for i, key := range q.Keys {

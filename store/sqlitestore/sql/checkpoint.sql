@@ -11,7 +11,8 @@ ON CONFLICT (consumer, partition) DO UPDATE SET
 	origin = excluded.origin, session = excluded.session, stamp = excluded.stamp, at = excluded.at;
 
 -- name: Unclaim
--- Releases the work of sessions that ended without releasing this partition. A waiting message becomes due when it is the first of its key.
+-- Makes parked messages due that a session claimed and did not release before it ended, for a partition of that session. Waiting messages are
+-- not due until they are the first of their keys.
 UPDATE skald_parked INDEXED BY skald_parked_due SET due = CAST(unixepoch('subsec') * 1000 AS INTEGER)
 WHERE consumer = ?1 AND claimed_by <> '' AND claimed_by <> ?3 AND dead_at IS NULL AND waiting = 0 AND due > CAST(unixepoch('subsec') * 1000 AS INTEGER)
 	AND claimed_by IN (SELECT session FROM skald_checkpoint WHERE consumer = ?1 AND partition = ?2);

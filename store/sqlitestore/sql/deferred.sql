@@ -6,7 +6,7 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?
 ON CONFLICT (seq) DO UPDATE SET attempts = excluded.attempts, reason = excluded.reason, due = excluded.due;
 
 -- name: DeferUnread
--- Defer for a row that cannot be read: it is copied unchanged from the outbox.
+-- Does as Defer for a row that the relay cannot read: it copies the row unchanged from the outbox.
 INSERT INTO skald_deferred (seq, bucket, id, source, topic, key, key_bytes, type, data, data_bytes, content_type, schema, subject,
 	correlation_id, causation_id, traceparent, headers, time, attempts, reason, due)
 SELECT seq, ?2, id, source, topic, key, key_bytes, type, data, data_bytes, content_type, schema, subject,
@@ -28,9 +28,9 @@ WHERE l.id IN (SELECT value FROM json_each(?1))
 ORDER BY k.topic, k.held;
 
 -- name: Retry
--- Of each key: the first row, if it is due, and the waiting rows after it, up to the next one with attempts. An index has all columns of
--- the conditions, so only the payloads of the page are read. Rows that were due first come first, so that many rows that are refused again
--- and again do not delay others.
+-- Returns for each key the first row, if it is due, and the waiting rows after it, up to the next row with attempts. An index has all columns of
+-- the conditions, so SQLite reads only the payloads of the page. The keys that were due first come first, so that many rows that the broker
+-- always refuses do not delay other rows.
 WITH first (topic, held, seq, attempts, due, bucket) AS (
 	SELECT topic, held, min(seq), attempts, due, bucket FROM skald_deferred WHERE held IS NOT NULL GROUP BY held, topic
 	UNION ALL

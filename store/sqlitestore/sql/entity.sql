@@ -1,5 +1,5 @@
 -- name: LockEntity
--- The transaction has the only write lock, so it just raises the version.
+-- Only raises the version, because the transaction has the only write lock.
 INSERT INTO skald_entity (space, key, version) VALUES (?1, ?2, 1)
 ON CONFLICT (space, key) DO UPDATE SET version = version + 1
 RETURNING version;

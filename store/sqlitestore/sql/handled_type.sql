@@ -2,7 +2,7 @@
 SELECT topic, type FROM skald_handled_type WHERE consumer = ?1 ORDER BY topic, type;
 
 -- name: TypesNoted
--- The types that were recorded just now.
+-- Returns the types with a record of the last 20 s, which need no new record.
 SELECT topic, type FROM skald_handled_type WHERE consumer = ?1 AND at >= CAST(unixepoch('subsec') * 1000 AS INTEGER) - 20000;
 
 -- name: NoteType
@@ -18,7 +18,8 @@ ON CONFLICT (consumer) DO UPDATE SET heard_at = excluded.heard_at, progress_at =
 DELETE FROM skald_handled_type WHERE consumer = ?1 AND at < CAST(unixepoch('subsec') * 1000 AS INTEGER) - ?2;
 
 -- name: LeftTypes
--- A failed message has two times; a message that was left to another build has only the last. The host is that of the row with the maximum.
+-- Lists the types of messages that were left to another build. Such a message has last_at but no first_at; a failed message has both. The host
+-- is that of the row with the latest time.
 SELECT consumer, topic, type, n, host, coalesce(max(CAST(unixepoch('subsec') * 1000 AS INTEGER) - at, 0), -1) FROM (
 	SELECT p.consumer, p.topic, p.type, count(*) AS n, p.last_host AS host, max(p.last_at) AS last_at, t.at
 	FROM skald_parked AS p LEFT JOIN skald_handled_type AS t ON t.consumer = p.consumer AND t.topic = p.topic AND t.type = p.type

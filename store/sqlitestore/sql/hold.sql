@@ -1,5 +1,5 @@
 -- name: FirstInLine
--- The first holder in line for the entity (?1, ?2), and whether ?3 is in that line.
+-- Returns the first holder in the queue of the entity (?1, ?2), and whether ?3 is in that queue.
 SELECT holder, EXISTS (SELECT 1 FROM skald_hold WHERE space = ?1 AND key = ?2 AND holder = ?3) FROM skald_hold WHERE space = ?1 AND key = ?2 ORDER BY place LIMIT 1;
 
 -- name: StandInLine
@@ -12,7 +12,7 @@ SELECT count(*) > 0, coalesce(min(f.holder = ?1), 0) FROM skald_hold AS h JOIN s
 WHERE h.holder = ?1;
 
 -- name: WakeNext
--- Wakes the sagas that become first when ?1 leaves its lines.
+-- Wakes the sagas that become first when ?1 leaves its queues.
 UPDATE skald_saga SET version = version + 1, session = '', due = CAST(unixepoch('subsec') * 1000 AS INTEGER)
 WHERE ended_at IS NULL AND (name, key) IN (
 	SELECT f.name, f.saga_key FROM skald_hold AS g JOIN skald_hold AS f ON f.space = g.space AND f.key = g.key

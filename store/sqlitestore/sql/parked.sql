@@ -2,14 +2,14 @@
 SELECT place, key, attempts, coalesce(dead_at, '') FROM skald_parked WHERE consumer = ?1 AND source = ?2 AND id = ?3;
 
 -- name: FirstOfKey
--- Each look-up names its index. If nearly all rows have one key, ANALYZE makes the planner avoid the index of the key and read all places
--- in order.
+-- Each look-up names its index. Otherwise, if nearly all rows have one key, the planner avoids that index after ANALYZE and reads all places in
+-- order.
 SELECT place FROM skald_parked INDEXED BY skald_parked_key
 WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND blocks_key = 1 AND place > ?3 ORDER BY place LIMIT 1;
 
 -- name: RoomOfKey
--- The parked messages of a key, and the numbers of its last row. A dead letter that blocks its key again has an older number and counts as
--- at least one.
+-- Returns the count and the bytes of the parked messages of a key, and the running numbers of its last row. A dead letter that blocks its key
+-- again has an older number and counts as at least one.
 SELECT max(l.running_count - f.running_count + 1, 1), max(l.running_bytes - f.running_bytes + f.bytes, f.bytes), l.running_count, l.running_bytes FROM
 	(SELECT running_count, running_bytes, bytes FROM skald_parked INDEXED BY skald_parked_key WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND blocks_key = 1
 		ORDER BY place LIMIT 1) AS f,
@@ -25,7 +25,7 @@ VALUES (?1, ?2, ?3, ?4, CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, ?6, ?7
 	CASE WHEN ?30 ->> '$.since' IS NULL THEN json_set(?30, '$.since', strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) ELSE ?30 END, ?31, ?32, ?33, ?34);
 
 -- name: ReplaceParked
--- Another message of the key replaces the one at ?27 and ?28.
+-- Replaces the message with the source ?27 and the ID ?28 by another message of the same key.
 UPDATE skald_parked SET source = ?2, id = ?3, attempts = ?4, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?5, blocks_key = ?6, first_at = ?7,
 	first_error = ?8, first_host = ?9, last_at = ?10, last_error = ?11, last_host = ?12, dead_at = ?13, kind = ?14, fingerprint = ?15, stack = ?16,
 	version = ?17, key = ?18, topic = ?19, type = ?20, data = ?21, envelope = ?22, bytes = ?23, partition = ?24, position = ?25, fault = ?26,
@@ -42,8 +42,8 @@ WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND coalesce(call ->> '$.key', '
 	AND NOT (waiting = 1 AND call IS NULL AND ?18 IS NOT NULL) AND (?23 IS NULL OR claims = ?23 AND claimed_by = ?24);
 
 -- name: StepBack
--- Before a dead letter that did not block its key blocks it again. If a later message has an external call, the letter goes to the end of
--- the key. Otherwise each might wait for the other.
+-- Runs before a dead letter that did not block its key blocks the key again. If a later message of the key has an external call in progress, the
+-- dead letter goes to the end of the key. Otherwise both could wait for each other.
 UPDATE skald_parked AS p SET
 	place = 1 + max((SELECT seq FROM sqlite_sequence WHERE name = 'skald_parked'), (SELECT max(place) FROM skald_parked)),
 	running_count = 1 + coalesce((SELECT l.running_count FROM skald_parked AS l INDEXED BY skald_parked_key
@@ -68,7 +68,7 @@ DELETE FROM skald_parked WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND (?4
 	AND ?5 IN (0, place);
 
 -- name: LetGo
--- A dead letter whose step is barred or undone can have no effect, so it blocks no other message.
+-- Makes a dead letter stop blocking its key if its step is barred or undone, because the message can have no effect any more.
 UPDATE skald_parked SET blocks_key = 0 WHERE consumer = ?1 AND source = ?2 AND id = ?3 AND dead_at IS NOT NULL AND EXISTS (
 	SELECT 1 FROM skald_step WHERE consumer = ?1 AND saga = ?4 AND step = ?5 AND occurrence = ?6 AND state IN (6, 7));
 
@@ -80,13 +80,13 @@ WHERE consumer = ?1 AND key = ?2 AND key IS NOT NULL AND blocks_key = 1 AND wait
 UPDATE skald_parked SET waiting = 0, due = CAST(unixepoch('subsec') * 1000 AS INTEGER) WHERE place = ?1 AND waiting = 1;
 
 -- name: SomeDue
--- Also whether a message in quarantine was admitted.
+-- Returns whether a message is due, and whether an operator admitted a message from the quarantine.
 SELECT EXISTS (SELECT 1 FROM skald_parked INDEXED BY skald_parked_due WHERE consumer = ?1 AND dead_at IS NULL AND waiting = 0
 	AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER) AND topic || char(31) || type NOT IN (SELECT value FROM json_each(?2))),
 	EXISTS (SELECT 1 FROM skald_quarantine WHERE consumer = ?1 AND admitted_at IS NOT NULL AND taken_at IS NULL);
 
 -- name: Claim
--- The prefetched messages matter only if the claim had no answer.
+-- Claims a message. prefetched_to matters only if the process of the claim is lost.
 UPDATE skald_parked SET due = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?3, claims = claims + 1, claimed_by = ?4,
 	prefetched_to = CASE WHEN claims > 0 THEN prefetched_to END
 WHERE place IN (SELECT place FROM (
@@ -101,7 +101,7 @@ RETURNING consumer, source, id, attempts, 0, blocks_key, first_at, first_error, 
 	dead_at, kind, fingerprint, stack, version, key, data, envelope, partition, position, fault, waiting, place, since, call, claims, crash_count, claimed_by, failures;
 
 -- name: Prefetch
--- The messages directly after the first of a key, up to a limit of bytes.
+-- Returns the messages directly after the first message of a key, up to a limit of bytes.
 SELECT consumer, source, id, attempts, 0, blocks_key, first_at, first_error, first_host, last_at, last_error, last_host,
 	dead_at, kind, fingerprint, stack, version, key, data, envelope, partition, position, fault, waiting, place, since, call,
 	claims, crash_count, claimed_by, failures
@@ -118,7 +118,7 @@ WHERE upto <= ?3;
 UPDATE skald_parked SET prefetched_to = ?2 WHERE place = ?1;
 
 -- name: CountPrefetch
--- The messages that were prefetched with the first of a key: they were in progress, too, when there was no answer.
+-- Counts a lost claim for the messages that it prefetched with the first message of a key, because they were in progress, too.
 UPDATE skald_parked SET claims = claims + (place <> ?1), prefetched_to = NULL
 WHERE place = ?1 OR place IN (
 	SELECT p.place FROM skald_parked AS f JOIN skald_parked AS p INDEXED BY skald_parked_key

@@ -1,6 +1,6 @@
 -- name: ListPayloads
--- The newest rows and the first deferred ones. The length of a value is known without reading it, so values beyond the limits are never
--- read.
+-- Returns the payloads of the newest rows and of the first deferred rows. SQLite knows the length of a value without reading it, so the
+-- statement never reads values above the limits.
 SELECT id, topic, type, content_type, is_read, iif(is_read, data, NULL), iif(is_read, data_bytes, NULL), iif(is_read, headers, NULL)
 FROM (
 	SELECT *, size <= ?2 AND sum(iif(size <= ?2, size, 0)) OVER (ORDER BY deferred, place) <= ?3 AS is_read

@@ -1,5 +1,6 @@
 -- name: Quarantine
--- An existing row stays unchanged, taken or not: it is the mark of the message. Above the limits of store.Quarantined no row is stored.
+-- Stores a message in the quarantine. It does not change an existing row, because that row also marks the message as seen. It stores nothing if
+-- the quarantine is at the limits of store.Quarantined.
 INSERT INTO skald_quarantine (consumer, source, id, fingerprint, cause, topic, type, message, data)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
 WHERE (SELECT count(*) FROM (SELECT 1 FROM skald_quarantine WHERE consumer = ?1 AND source = ?2 AND id = ?3 LIMIT 10)) < 10

@@ -1,6 +1,6 @@
 -- name: Belongings
--- The number of rows of a consumer, and the milliseconds since the last heartbeat of its processes; -1 if there was none. A partition that
--- is still owned counts as a heartbeat.
+-- Returns the number of rows of a consumer in each table, and the milliseconds since the last heartbeat of its processes; -1 without a
+-- heartbeat. A partition with an owner counts as a heartbeat.
 SELECT (SELECT count(*) FROM skald_mark WHERE consumer = ?1),
 	(SELECT count(*) FROM skald_checkpoint WHERE consumer = ?1 AND instr(partition, ?2) <> 1),
 	(SELECT count(*) FROM skald_checkpoint WHERE consumer = ?1 AND instr(partition, ?2) = 1),
@@ -34,7 +34,7 @@ UPDATE skald_floor SET consumer = ?2 WHERE consumer = ?1;
 UPDATE skald_step_floor SET consumer = ?2 WHERE consumer = ?1;
 
 -- name: DropCheckpoints
--- No message was finished under them, because there is no mark.
+-- Deletes checkpoints of the new name that the old name also has. The new name has no marks, so it finished no message with these checkpoints.
 DELETE FROM skald_checkpoint WHERE consumer = ?2 AND partition IN (SELECT partition FROM skald_checkpoint WHERE consumer = ?1);
 
 -- name: MoveCheckpoints

@@ -7,7 +7,7 @@ FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS at) AS n WHERE true
 ON CONFLICT (name, key) DO NOTHING;
 
 -- name: StartSagaInstead
--- StartSaga that replaces the saga ?20, if that has ended.
+-- Does as StartSaga, and replaces the saga ?20 if that saga has ended.
 UPDATE skald_saga SET id = ?3, hash = ?4, input = ?5, fingerprint = ?6, origin = ?7, state = ?8, status = ?9, stuck = ?10, paused = ?11, step = ?12,
 	error = ?13, failed = ?14, since = ?15, retry = ?16, session = ?17, version = ?19, started_at = n.at, changed_at = n.at, due = n.at + ?18,
 	ended_at = NULL
@@ -34,12 +34,12 @@ UPDATE skald_saga SET version = version + 1, hash = CASE ?4 WHEN '' THEN hash EL
 WHERE name = ?1 AND key = ?2 AND version = ?3;
 
 -- name: DueSagas
--- Due sagas of the definition ?1, at most ?2.
+-- Returns at most ?2 due sagas of the definition ?1.
 SELECT name, key, due, session, length(CAST(input AS BLOB)) + length(CAST(state AS BLOB)) FROM skald_saga
 WHERE hash = ?1 AND due <= CAST(unixepoch('subsec') * 1000 AS INTEGER) ORDER BY due LIMIT ?2;
 
 -- name: NextSaga
--- The time until the next saga of the definition ?1 that is not due yet, and whether one is due now.
+-- Returns the time until the next saga of the definition ?1 becomes due, and whether a saga is due now.
 SELECT (SELECT min(s.due) - n.at FROM skald_saga AS s WHERE s.hash = ?1 AND s.due > n.at), EXISTS (SELECT 1 FROM skald_saga AS s WHERE s.hash = ?1 AND s.due <= n.at)
 FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS at) AS n;
 
@@ -55,8 +55,8 @@ ON CONFLICT (name, hash) DO UPDATE SET written = excluded.written, noted_at = ex
 SELECT name, hash, number, written, noted_at FROM skald_saga_definition ORDER BY name, number DESC, hash;
 
 -- name: ListSagas
--- First selects by the conditions that an index supports, at most ?17 rows (negative: all), then filters the rest. The last row examined
--- ends the list, even if it does not match.
+-- First selects at most ?17 rows (a negative number means all) by the conditions that an index supports. Then it filters them by the other
+-- conditions. The last examined row is always in the result, even if it does not match, so that the caller can continue after it.
 SELECT name, key, id, hash, input, fingerprint, origin, state, version, status, stuck, paused,
 	step, error, failed, since, retry, session, due, started_at, changed_at, ended_at, n, meant
 FROM (
@@ -75,7 +75,7 @@ FROM (
 WHERE meant OR n = ?17 ORDER BY name, key LIMIT ?16;
 
 -- name: ListSagasOfKey
--- There are few names, so each is looked up in the index together with the key.
+-- Lists the sagas of a key of any name. There are few names, so it looks up each name with the key in the index.
 WITH RECURSIVE names (name) AS (
 	SELECT min(name) FROM skald_saga
 	UNION ALL
@@ -86,8 +86,8 @@ SELECT s.name, s.key, id, hash, input, fingerprint, origin, state, version, stat
 FROM names AS n CROSS JOIN skald_saga AS s WHERE s.name = n.name AND s.key = ?1 ORDER BY s.name LIMIT ?2;
 
 -- name: CountSagas
--- Each count reads a part of an index, at most 10,000 entries. Overdue follows sagarow.Late: sagas left to other builds are counted among
--- the failing ones.
+-- Each count reads a part of an index, at most 10,000 entries. "overdue" follows sagarow.Late. Sagas that were left to other builds count as
+-- failing.
 WITH RECURSIVE names (name) AS (
 	SELECT min(name) FROM skald_saga
 	UNION ALL
@@ -121,7 +121,8 @@ SELECT p.name, min(sum(CASE WHEN p.status = 'running' THEN p.n ELSE 0 END), 1000
 FROM parts AS p GROUP BY p.name ORDER BY p.name;
 
 -- name: DeleteSagas
--- Ended sagas; their keys become free. A child stays until its parent has ended, because the parent may still undo it.
+-- Deletes ended sagas, so that new sagas can use their keys. It keeps a child until its parent has ended, because the parent may still undo the
+-- child.
 DELETE FROM skald_saga WHERE rowid IN (
 	SELECT s.rowid FROM skald_saga AS s WHERE s.ended_at < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) AND NOT EXISTS (
 		SELECT 1 FROM skald_saga AS p WHERE p.ended_at IS NULL AND instr(s.origin, '"parent"') > 0

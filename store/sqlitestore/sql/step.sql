@@ -1,5 +1,5 @@
 -- name: TakeStep
--- For a message that takes the step. A step that may not be taken stays unchanged.
+-- Takes a step for a message. It does not change a step in a state that the message may not take.
 INSERT INTO skald_step (consumer, saga, step, occurrence, state, source, id, begun, outside_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET was = state,
 	state = CASE WHEN state IN (3, 4) THEN excluded.state ELSE state END,
@@ -11,7 +11,8 @@ ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET was = state,
 RETURNING was, coalesce(source, ''), coalesce(id, ''), coalesce(code, 0), result, coalesce(outside_key, ''), outcome;
 
 -- name: UndoStep
--- For a message that undoes the step: done becomes undone, a call in progress stays, and every other state becomes barred.
+-- Undoes a step for a message. A done step becomes undone, a step with a call in progress does not change, and a step in any other state becomes
+-- barred.
 INSERT INTO skald_step (consumer, saga, step, occurrence, state, by_source, by_id, begun) VALUES (?1, ?2, ?3, ?4, 6, ?5, ?6, ?7)
 ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET was = state,
 	state = CASE state WHEN 1 THEN 7 WHEN 7 THEN 7 WHEN 2 THEN 2 ELSE 6 END,
@@ -22,11 +23,11 @@ ON CONFLICT (consumer, saga, step, occurrence) DO UPDATE SET was = state,
 RETURNING was, coalesce(source, ''), coalesce(id, ''), coalesce(code, 0), result, coalesce(outside_key, ''), outcome;
 
 -- name: ForgottenStep
--- For a step without a row: whether steps of that time may have been deleted. An unknown time is before all others.
+-- Reports, for a step without a row, whether retention may have deleted the step. An unknown begin of the saga counts as the earliest time.
 SELECT EXISTS (SELECT 1 FROM skald_step_floor WHERE consumer = ?1 AND step = ?2 AND at > coalesce(?3, -62135596800000));
 
 -- name: SetStep
--- ?13 has a bit for each allowed state.
+-- Stores a new state of a step, if the present state is allowed. ?13 has a bit for each allowed state.
 INSERT INTO skald_step (consumer, saga, step, occurrence, state, source, id, begun, code, result, outside_key, outcome)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12
 WHERE ?13 & 1 = 1 OR EXISTS (SELECT 1 FROM skald_step WHERE consumer = ?1 AND saga = ?2 AND step = ?3 AND occurrence = ?4)

@@ -1,5 +1,5 @@
 -- name: ListSteps
--- Only the message itself shows whether its dead letter exists: the step keeps its state when that is dropped.
+-- Lists steps. It also reads the parked message of a dead step, because the step keeps its state after an operator drops the dead letter.
 SELECT consumer, saga, step, occurrence, state, dropped, source, id, by_source, by_id, code, result, outside_key, outcome, begun, at, changed_at FROM (
 	SELECT s.consumer, s.saga, s.step, s.occurrence,
 		CASE WHEN s.state NOT IN (3, 4) THEN s.state WHEN p.place IS NOT NULL AND p.dead_at IS NULL THEN 3 ELSE 4 END AS state,

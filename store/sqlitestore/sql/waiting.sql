@@ -1,5 +1,5 @@
 -- name: ListWaiting
--- Reads at most that many rows after the position of the slowest shard, including rows that other shards have published.
+-- Lists unpublished rows. It reads at most ?2 rows after the position of the slowest shard; other shards may have published some of them.
 SELECT seq, coalesce(shard, -1), id, topic, type, key, CAST(round(unixepoch(time, 'subsec') * 1000) AS INTEGER),
 	max(CAST(round((unixepoch('subsec') - unixepoch(time, 'subsec')) * 1000) AS INTEGER), 0), deferred, attempts, reason
 FROM (

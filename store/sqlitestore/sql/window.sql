@@ -1,10 +1,10 @@
 -- name: Tip
--- The single writer commits in the order of seq, so the last seq ends a window.
+-- Returns the last seq. It can end a window, because the single writer commits in the order of seq.
 SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'skald_outbox'), 0);
 
 -- name: Pull
--- Of a row of more than store.RowBytes, only the size is read. The length of a value is known without reading it. OFFSET keeps SQLite from
--- computing the size again for each column.
+-- Reads a page of a window. For a row of more than store.RowBytes, it reads only the size, because SQLite knows the length of a value without
+-- reading it. OFFSET prevents SQLite from computing the size again for each column.
 SELECT seq, bucket, substr(id, 1, 1024), substr(source, 1, 1024), iif(size <= 1048576, topic, substr(topic, 1, 256)), iif(size <= 1048576 OR octet_length(key) <= 1024, key, NULL),
 	iif(size <= 1048576 OR octet_length(key_bytes) <= 1024, key_bytes, NULL), iif(size <= 1048576, type, ''), iif(size <= 1048576, data, NULL),
 	iif(size <= 1048576, data_bytes, NULL), iif(size <= 1048576, content_type, ''), iif(size <= 1048576, schema, NULL), iif(size <= 1048576, subject, NULL),

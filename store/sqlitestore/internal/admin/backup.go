@@ -1,5 +1,3 @@
-// This file copies a database file while services write.
-
 package admin
 
 import (
@@ -17,10 +15,10 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Take copies the file at path to a new file at to, while services write. The copy is one snapshot. It is
-// checked and flushed to the disk before it is renamed to to. An interrupted backup leaves a file to +
-// ".part", which the next backup replaces. Take returns an error if to exists, or if there is no file at
-// path.
+// Take copies the file at path to a new file at to, while services write. The copy is one snapshot. Take
+// checks the copy and flushes it to the disk before it gives the copy the name to. An interrupted backup
+// leaves a file with the suffix ".part", and the next backup replaces that file. Take returns an error if to
+// exists, or if there is no file at path.
 func Take(ctx context.Context, path, to string) (err error) {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("back up: %w", err)
@@ -50,7 +48,7 @@ func Take(ctx context.Context, path, to string) (err error) {
 	if err := synced(part); err != nil {
 		return fmt.Errorf("back up %s: %w", path, err)
 	}
-	if err := os.Link(part, to); err != nil { // a rename would replace a file that appeared meanwhile
+	if err := os.Link(part, to); err != nil { // os.Rename would replace an existing file
 		return fmt.Errorf("back up %s: %w", path, err)
 	}
 	if err := os.Remove(part); err != nil {
@@ -71,7 +69,7 @@ func dropped(part string) error {
 	return nil
 }
 
-// sound returns an error unless SQLite's check of the file at path succeeds. It changes nothing.
+// sound returns an error unless the check of SQLite finds the file at path intact. It changes nothing.
 func sound(ctx context.Context, path, check string) (err error) {
 	c, err := sqlite.NewConnector("file:" + (&url.URL{Path: path}).EscapedPath() + "?mode=ro&immutable=1")
 	if err != nil {
@@ -89,7 +87,7 @@ func sound(ctx context.Context, path, check string) (err error) {
 	return nil
 }
 
-// synced flushes a file, or the names in a folder, to the disk.
+// synced flushes a file, or the list of names in a folder, to the disk.
 func synced(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,4 +1,5 @@
-// This file examines a database file: its settings, its retention, and the limits at a rate.
+// The files doctor*.go examine a database file: its settings, its retention, and its limits. The findings are
+// for skald doctor.
 
 package admin
 
@@ -12,5 +13,5 @@ type doctor struct {
 	steward *Steward
 }
 
-// NewDoctor returns a doctor of the file of run, whose retention is s.
+// NewDoctor returns a doctor of the file of run. It reads the retention from s.
 func NewDoctor(run *sqlexec.DB, s *Steward) *doctor { return &doctor{run, s} }

@@ -17,13 +17,13 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Bytes of a row with its indexes, and SQLite's number for synchronous=FULL.
 const (
-	rowBytes, markBytes = 620, 190
-	synchronousFull     = 2
+	rowBytes, markBytes = 620, 190 // average bytes of an outbox row and of a mark, with indexes
+	synchronousFull     = 2        // the value of PRAGMA synchronous for FULL
 )
 
-// Examine checks the file's settings and its size.
+// Examine checks the settings of the file, its retention and its size. If e.Server is true, it only checks
+// the disk.
 func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, error) {
 	if e.Server {
 		return d.examineServer(ctx)
@@ -57,7 +57,7 @@ func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 	const remedy = "start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain"
 	ago := time.Duration(looked) * time.Second
 	switch {
-	case looked == -2: // there are no rows and no marks
+	case looked == -2: // the file has no rows and no marks
 		say("retention", true, "", "it has not run yet, and there is nothing to delete", "")
 	case looked < 0:
 		say("retention", false, skald.Doubtful, "it never ran", remedy)
@@ -76,7 +76,7 @@ func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 	return out, nil
 }
 
-// examineServer checks the disk of the file.
+// examineServer checks the free space on the disk of the file.
 func (d *doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	var file string
 	if err := d.run.SQL.QueryRowContext(ctx,
@@ -94,8 +94,8 @@ func (d *doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	return []skald.Finding{f}, nil
 }
 
-// loaded estimates the limits at a rate: disk space for the retention, and commits, which run one at a
-// time.
+// loaded estimates whether commits permit the rate, because they run one at a time. It also estimates the
+// disk space that the retention needs at that rate.
 func loaded(say func(name string, ok bool, worst skald.Grade, saw, remedy string), rate float64,
 	keep store.Retention, size int64, file string) {
 	if file != "" { // not in memory
@@ -121,8 +121,8 @@ func loaded(say func(name string, ok bool, worst skald.Grade, saw, remedy string
 			rate, gib(rowBytes, keep.Outbox), gib(markBytes, keep.Marks), float64(size)/(1<<30)), "")
 }
 
-// flushing returns the time to flush a page of a file in dir to the disk, as a commit does. It is the
-// median of 15 tries, with a temporary file.
+// flushing returns the time to flush a page of a file in dir to the disk, as a commit does. It returns the
+// median of 15 tries with a temporary file.
 func flushing(dir string) (_ time.Duration, err error) {
 	f, err := os.CreateTemp(dir, "skald-doctor-*")
 	if err != nil {

@@ -1,4 +1,4 @@
-// This file creates and updates the tables in a file, and checks whether a build supports them.
+// The files migration*.go create and update the tables in a file, and check whether a build supports them.
 
 package admin
 
@@ -11,13 +11,13 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Tables has the migrations of a build.
+// Tables has the migrations that a build applies and supports.
 type Tables struct {
 	Files  fs.FS // the migrations, in order: NNN_name.sql
 	Oldest int   // the oldest version that the build supports
 }
 
-// Migration is one file.
+// Migration is one applied or pending file of Tables.Files.
 type Migration struct {
 	Version  int
 	Name     string // of the file
@@ -42,7 +42,7 @@ func (e *ChangedError) Error() string {
 }
 
 // Apply creates the tables in the file of db or updates them, each migration in its own transaction. It
-// returns those that it applied. Concurrent calls wait for each other.
+// returns the migrations that it applied. Concurrent calls wait for each other.
 func (t Tables) Apply(ctx context.Context, db *sql.DB, source string) (applied []Migration, err error) {
 	m, err := t.migrator(ctx, db)
 	if err != nil {

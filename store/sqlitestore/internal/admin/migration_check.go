@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Check tests that the tables exist in a version that this build supports, and that the file is writable.
-// It returns a *store.SchemaError with the command to run, a *store.RightError, or an outage.
+// Check tests that the tables exist in a version that this build supports, and that the file is writable. It
+// returns a *store.SchemaError with the command to run, a *store.RightError, or an outage.
 func (t Tables) Check(ctx context.Context, db *sql.DB) error {
 	if err := sqlexec.Engine(ctx, db); err != nil {
 		return sqlexec.Failed("check", err)
@@ -35,8 +35,8 @@ func (t Tables) Check(ctx context.Context, db *sql.DB) error {
 	return m.writable(ctx)
 }
 
-// writable tries a statement that would write. A busy file counts as writable, because SQLite refuses a
-// read-only file before it tries the lock.
+// writable returns an error if the file is read-only. It runs a statement that writes nothing but needs the
+// right to write. A busy file counts as writable, because SQLite checks the right before the lock.
 func (m *migrator) writable(ctx context.Context) error {
 	tx, err := m.db.BeginTx(ctx, nil)
 	if sqlexec.Busy(err) {

@@ -19,7 +19,7 @@ type migrator struct {
 	files  []sqlfile.Migration
 	file   string
 	source string
-	oldest int // see Tables
+	oldest int // as in Tables
 }
 
 func (t Tables) migrator(ctx context.Context, db *sql.DB) (*migrator, error) {
@@ -35,7 +35,7 @@ func (t Tables) migrator(ctx context.Context, db *sql.DB) (*migrator, error) {
 	return m, err
 }
 
-// newest returns the version of the last file.
+// newest returns the version of the last migration.
 func (m *migrator) newest() int {
 	if len(m.files) == 0 {
 		return m.oldest // unreachable: a test reads the files
@@ -43,8 +43,8 @@ func (m *migrator) newest() int {
 	return m.files[len(m.files)-1].Version
 }
 
-// usable returns an error if a later build changed the tables so that this build cannot use them. Additions
-// of later builds are accepted, so that an older build can run again.
+// usable returns an error if a later build changed the tables so that this build cannot use them. It accepts
+// additions of later builds, so that you can go back to an older build.
 func (m *migrator) usable(have map[int]sqlfile.Migration) error {
 	version, builds := 0, 0
 	for _, one := range have {
@@ -84,7 +84,7 @@ func (m *migrator) applied(ctx context.Context, q querier) (map[int]sqlfile.Migr
 	return have, err
 }
 
-// apply applies one file, unless it was applied before.
+// apply applies one migration, unless it is already applied.
 func (m *migrator) apply(ctx context.Context, one sqlfile.Migration) (did bool, err error) {
 	tx, err := m.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -131,7 +131,7 @@ func (m *migrator) wanted() string {
 	return "/" + strings.TrimSuffix(base, filepath.Ext(base)) + "/main"
 }
 
-// sameSource returns an error if the requested source differs from that of the file.
+// sameSource returns a *SourceError if the requested source differs from that of the file.
 func (m *migrator) sameSource(ctx context.Context) error {
 	var have string
 	if err := m.db.QueryRowContext(ctx, m.text["Source"]).Scan(&have); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/skald-go/skald/internal/sqlfile"
 )
 
-// Script returns the SQL of Apply for a file without tables, for another migration tool: all migrations in
-// one transaction, including the records that they were applied. An empty source means the default for a
+// Script returns the SQL of Apply for a file without tables, for another migration tool. The SQL has all
+// migrations in one transaction, and records that they were applied. An empty source means the default for a
 // file at path.
 func (t Tables) Script(path, source string) (string, error) {
 	text, err := setup()

@@ -9,9 +9,10 @@ import (
 //go:embed sql
 var statements embed.FS
 
-// Statements returns the statements of the steward and the doctor, by name. The store prepares them.
+// Statements returns the statements of the steward and the doctor, by name. The store prepares these
+// statements.
 func Statements() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
 
-// setup returns the statements that migrate and copy a file, by name. They cannot be prepared before the
-// tables exist.
+// setup returns the statements that migrate and copy a file, by name. The store does not prepare these
+// statements, because they must run before the tables exist.
 func setup() (map[string]string, error) { return sqlfile.Load(statements, "sql/setup", "") }

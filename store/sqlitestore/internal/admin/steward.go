@@ -1,4 +1,4 @@
-// This file deletes expired rows under a lease.
+// The files steward*.go delete expired rows: outbox rows, marks, steps, sagas and smaller tables.
 
 package admin
 
@@ -15,7 +15,8 @@ type Steward struct{ run *sqlexec.DB }
 // NewSteward returns the steward of the file of run.
 func NewSteward(run *sqlexec.DB) *Steward { return &Steward{run} }
 
-// Maintain deletes expired rows. With an owner, it first takes the retention lease.
+// Maintain deletes expired rows. If m has an owner, it first takes the retention lease, so that only one
+// process deletes. If another process has the lease, it returns Other. If m.DryRun is true, it only counts.
 func (s *Steward) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
 	switch {
 	case m.Leave:

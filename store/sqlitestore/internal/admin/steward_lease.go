@@ -8,7 +8,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// own takes, renews or releases a lease, for example the retention lease.
+// own takes or renews the lease named what for ttl, and reports whether owner has it. If ttl is not above 0,
+// it releases the lease.
 func (s *Steward) own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
 	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) error {
 		if ttl <= 0 {
@@ -22,7 +23,7 @@ func (s *Steward) own(ctx context.Context, what, owner string, ttl time.Duration
 	return mine && err == nil, sqlexec.Failed("take lease "+what, err)
 }
 
-// Keeps returns the retention that Maintain last applied.
+// Keeps returns the retention that the last Maintain of any process applied.
 func (s *Steward) Keeps(ctx context.Context) (store.Retention, error) {
 	p, err := s.run.Prepare(ctx)
 	if err != nil {

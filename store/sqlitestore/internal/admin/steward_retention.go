@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// batch is the number of rows of one delete, which has the write lock for some milliseconds. A busy
-	// file is left for the next run.
-	batch     = 500
+	// batch is the maximum number of rows of one delete. The delete has the write lock for some milliseconds.
+	batch = 500
+	// batchWait is the maximum wait for the write lock. If the file is busy, the next run continues.
 	batchWait = 20 * time.Millisecond
 )
 
 // maintain deletes expired rows in small transactions, the oldest first. It stops if another writer has the
-// file.
+// write lock for longer than batchWait.
 func (s *Steward) maintain(ctx context.Context, keep store.Retention) (done store.Maintained, err error) {
 	if keep, err = retention.OrDefaults(keep); err != nil {
 		return done, sqlexec.Failed("maintain", err)
@@ -112,10 +112,10 @@ func (s *Steward) forecast(ctx context.Context, keep store.Retention) (out store
 	return out, nil
 }
 
-// ago returns -d as a modifier of SQLite's time functions.
+// ago returns -d as a modifier for SQLite's time functions.
 func ago(d time.Duration) string { return fmt.Sprintf("-%.3f seconds", d.Seconds()) }
 
-// empty deletes batch after batch, each in its own transaction.
+// empty calls one, which deletes a batch, until no expired rows are left. Each call has its own transaction.
 func (s *Steward) empty(ctx context.Context, done *store.Maintained, what string,
 	one func(context.Context, *sqlexec.Session) (int64, error)) (total int64, err error) {
 	for {
@@ -142,7 +142,8 @@ func (s *Steward) empty(ctx context.Context, done *store.Maintained, what string
 	}
 }
 
-// forgetSteps deletes a batch of steps and raises the floors.
+// forgetSteps deletes a batch of expired steps. It also raises the floors, so that a late message of a
+// deleted step counts as too old.
 func forgetSteps(ctx context.Context, x *sqlexec.Session, keep time.Duration) (int64, error) {
 	if _, err := x.Exec(ctx, "RaiseStepFloors", ago(keep), batch); err != nil {
 		return 0, err

@@ -1,4 +1,5 @@
-// This file converts values to and from columns of SQLite: optional text and bytes, times and headers.
+// The files column*.go convert values to and from columns of SQLite: optional text and bytes, times and
+// headers.
 
 package sqlexec
 
@@ -11,7 +12,8 @@ import (
 	"github.com/skald-go/skald/internal/column"
 )
 
-// Split stores b in the text column or the bytes column; the other is NULL. For nil both are.
+// Split returns the values for a text column and a bytes column, one of which stores b. The other one is
+// NULL, and both are NULL if b is nil.
 func Split(b []byte, text bool) (any, any) {
 	switch {
 	case b == nil:
@@ -22,7 +24,7 @@ func Split(b []byte, text bool) (any, any) {
 	return nil, b
 }
 
-// Join returns the bytes that Split stored in two columns.
+// Join returns the bytes that Split returned as two columns.
 func Join(text sql.NullString, raw sql.Null[[]byte]) []byte {
 	if text.Valid {
 		return []byte(text.String)
@@ -30,7 +32,8 @@ func Join(text sql.NullString, raw sql.Null[[]byte]) []byte {
 	return Blob(raw)
 }
 
-// CanBeText reports whether a text column can store b. SQLite reads text up to the first NUL.
+// CanBeText reports whether a text column can store b: valid UTF-8 without NUL, because SQLite reads text up
+// to a NUL.
 func CanBeText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
 
 // Bytes returns b, or NULL for nil.
@@ -65,7 +68,7 @@ func TextBytes(s string) any {
 	return []byte(s)
 }
 
-// Fault returns the text of err for a row or message that cannot be read and is deferred for it.
+// Fault returns the reason to store for a row or message that cannot be read because of err.
 func Fault(err error) string {
 	return column.ClipReason(strings.ToValidUTF8("it cannot be read: "+err.Error(), "\ufffd"))
 }

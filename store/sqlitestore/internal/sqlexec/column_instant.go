@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// Layout is the format of a time. It sorts as text and has PostgreSQL's precision.
+// Layout is the format in which columns store a time. It sorts as text, and has microseconds, as PostgreSQL
+// does.
 const Layout = "2006-01-02T15:04:05.000000Z"
 
-// ReadTime reads a time in any format of SQLite. Other text gives the zero time.
+// ReadTime parses a time in any format of SQLite. It returns the zero time for other text.
 func ReadTime(s string) time.Time {
 	t, _ := ParseTime(s)
 	return t
 }
 
-// ParseTime reads a time in any format of SQLite. Returns false if s is none.
+// ParseTime parses a time in any format of SQLite. It returns false if s is no time.
 func ParseTime(s string) (time.Time, bool) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00",
 		"2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999"} {
@@ -56,7 +57,7 @@ func Milliseconds(d time.Duration) int64 {
 	return n
 }
 
-// Past returns n milliseconds as a Duration, at most the largest Duration.
+// Past returns n milliseconds as a Duration. It returns the largest Duration if n is too large.
 func Past(n int64) time.Duration {
 	return time.Duration(min(n, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }

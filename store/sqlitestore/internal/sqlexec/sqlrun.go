@@ -1,6 +1,6 @@
-// This file runs statements on a SQLite file: outside of transactions, where they do not wait, and in
-// transactions, one at a time. It also opens the file and translates SQLite's errors.
-
+// Package sqlexec runs statements on a SQLite file. Statements outside of transactions do not wait.
+// Transactions of one process run one at a time, in order of arrival. The package also opens the file and
+// classifies errors of SQLite.
 package sqlexec
 
 import (
@@ -21,7 +21,7 @@ var statements embed.FS
 // texts returns the statements of this package, by name.
 func texts() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
 
-// Merge adds the statements more to all. It returns an error if a name exists already.
+// Merge adds the statements in more to all. It returns an error if a name exists already.
 func Merge(all, more map[string]string) error {
 	for name, text := range more {
 		if all[name] != "" {
@@ -48,8 +48,8 @@ type DB struct {
 	ready   atomic.Pointer[Prepared]
 }
 
-// New returns a DB for the statements of texts on db, which should come from Open. If they cannot be
-// prepared, lacking returns the reason, or nil if it finds none.
+// New returns a DB that runs the statements of texts on db. db should come from Open. If Prepare fails, it
+// calls lacking for the reason, such as missing tables; lacking returns nil if it finds no reason.
 func New(db *sql.DB, wait time.Duration, texts func() (map[string]string, error),
 	lacking func(context.Context) error) *DB {
 	d := &DB{SQL: db, Wait: wait, texts: texts, lacking: lacking}
@@ -67,7 +67,7 @@ type Prepared struct {
 	stmts map[string]*sql.Stmt
 }
 
-// Prepare prepares the statements once; the tables must exist.
+// Prepare prepares all statements at the first call. The tables must exist.
 func (d *DB) Prepare(ctx context.Context) (*Prepared, error) {
 	if p := d.ready.Load(); p != nil {
 		return p, nil
@@ -116,7 +116,7 @@ func (p *Prepared) Rows(ctx context.Context, name string, args ...any) (*sql.Row
 	return p.stmts[name].QueryContext(ctx, args...)
 }
 
-// In returns a statement bound to tx.
+// In returns a prepared statement that runs in tx.
 func (p *Prepared) In(ctx context.Context, tx *sql.Tx, name string) *sql.Stmt {
 	return tx.StmtContext(ctx, p.stmts[name])
 }

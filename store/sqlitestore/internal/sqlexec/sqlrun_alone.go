@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Alone runs f in a transaction of its own.
+// Alone runs f in a new transaction, and commits unless f fails.
 func (d *DB) Alone(ctx context.Context, f func(context.Context, *Session) error) error {
 	return d.AloneFor(ctx, d.Wait, DefaultHandle, f)
 }
 
-// AloneFor does as Alone with other limits: wait for other writers, and most for f.
+// AloneFor does as Alone with other limits: wait for other writers, and most for the transaction.
 func (d *DB) AloneFor(ctx context.Context, wait, most time.Duration,
 	f func(context.Context, *Session) error) error {
 	x, err := d.Begin(ctx, wait, most)

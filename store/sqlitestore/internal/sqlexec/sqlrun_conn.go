@@ -9,7 +9,7 @@ import (
 	"modernc.org/sqlite"
 )
 
-// fullConn has the methods of the vendor's connection that database/sql uses.
+// fullConn has the methods of modernc.org/sqlite's connection that database/sql uses.
 type fullConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -28,13 +28,13 @@ type conn struct {
 	same  func() error // see place
 	turn  *turn        // during a write transaction
 	inTx  bool
-	// gone reports that SQLite rolled the transaction back. Without it SQLite would commit each later
-	// statement by itself.
+	// gone reports that SQLite rolled back the transaction. Then the connection refuses statements, because
+	// SQLite would commit each of them by itself.
 	gone bool
 	left bool // a statement may have left state on the connection: see leaves
 }
 
-// IsValid returns false to make database/sql close the connection instead of lending it again.
+// IsValid returns false if database/sql must close the connection instead of using it again.
 func (c *conn) IsValid() bool { return !c.left && c.fullConn.IsValid() }
 
 // heed records a statement that may leave state on the connection.
@@ -150,7 +150,8 @@ type connTx struct {
 func (t *connTx) Commit() error {
 	defer t.c.leave()
 	if t.c.gone {
-		// The same text may have begun another transaction; this fails harmlessly if it did not.
+		// The text that ended the transaction may have begun another one. If not, this returns a harmless
+		// error.
 		_ = t.Tx.Rollback()
 		return ErrGone
 	}

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// connector opens connections whose transactions take turns.
+// connector opens connections. Their transactions run one at a time.
 type connector struct {
 	driver.Connector
 	turn  turnstile
 	waker *waker
-	place atomic.Pointer[place] // nil until it is known
+	place atomic.Pointer[place] // nil until the first connection
 }
 
-// same returns an error if another file now has the name of the file that was opened.
+// same returns an error if the path of the opened file now leads to another file.
 func (c *connector) same() error {
 	if at := c.place.Load(); at != nil {
 		return at.same()
@@ -38,8 +38,8 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return out, nil
 }
 
-// connect tries again while another process switches a new file to WAL. SQLite does not wait for that
-// itself.
+// connect opens a connection. It retries while another process switches a new file to WAL, because SQLite
+// itself does not wait for that.
 func (c *connector) connect(ctx context.Context) (driver.Conn, error) {
 	until := time.Now().Add(BusyTimeout)
 	for {
@@ -55,8 +55,8 @@ func (c *connector) connect(ctx context.Context) (driver.Conn, error) {
 	}
 }
 
-// Driver returns a *files. New finds the turnstile in it, so that transactions of Skald wait before they
-// take a connection.
+// Driver returns a *files. New reads the turnstile from it, so that transactions of Skald wait for their turn
+// before they take a connection.
 func (c *connector) Driver() driver.Driver { return &files{c.Connector.Driver(), c.turn, c.waker} }
 
 type files struct {

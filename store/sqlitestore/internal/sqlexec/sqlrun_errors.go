@@ -13,14 +13,14 @@ import (
 )
 
 var (
-	// errHeld reports that the transaction lasted longer than Intake.Handle.
+	// errHeld reports that the transaction exceeded Intake.Handle.
 	errHeld = errors.New("the transaction was held for too long and is rolled back")
-	// ErrGone reports that SQLite rolled the transaction back before its end.
+	// ErrGone reports that the transaction was rolled back before its end: by SQLite, or by a statement.
 	ErrGone = errors.New("SQLite rolled the transaction back after an earlier error, or a ROLLBACK ended it: no further statement is possible")
 )
 
-// Outage reports whether err is nobody's fault, so that the caller should retry: an error of Unable, an
-// interrupted statement, or a transaction that was held for too long.
+// Outage reports whether err is temporary, so that the caller should retry: an error of Unable, an
+// interrupted statement, or a transaction that exceeded its limit.
 func Outage(err error) bool {
 	for _, e := range []error{store.ErrBusy, errHeld, sql.ErrConnDone, sql.ErrTxDone, driver.ErrBadConn} {
 		if errors.Is(err, e) {
@@ -30,7 +30,7 @@ func Outage(err error) bool {
 	return Unable(err) || code(err) == sqlite3.SQLITE_INTERRUPT
 }
 
-// Unable reports a busy or locked file, a full disk, an I/O error or lack of memory.
+// Unable reports whether err is a busy or locked file, a full disk, an I/O error or lack of memory.
 func Unable(err error) bool {
 	switch code(err) {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL,
@@ -40,7 +40,7 @@ func Unable(err error) bool {
 	return false
 }
 
-// code returns SQLite's primary result code in err; 0 if it has none.
+// code returns SQLite's primary result code in err; 0 if err has none.
 func code(err error) int {
 	var e *sqlite.Error
 	if errors.As(err, &e) {
@@ -55,7 +55,7 @@ func Busy(err error) bool {
 	return c == sqlite3.SQLITE_BUSY || c == sqlite3.SQLITE_LOCKED
 }
 
-// Failed adds the act to err, and the missing right if the file cannot be written. Returns nil for nil.
+// Failed adds act to err. It returns a *store.RightError if the file is read-only, and nil if err is nil.
 func Failed(act string, err error) error {
 	if err == nil {
 		return nil

@@ -2,9 +2,9 @@ package sqlexec
 
 import "strings"
 
-// leaves reports whether q may leave state on its connection: a setting (PRAGMA), a temporary object, or an
-// attached file. A table-valued function pragma_… only reads. A word in a string or a comment counts, too:
-// then a connection is opened again for nothing.
+// leaves reports whether the text q may leave state on its connection: a setting (PRAGMA), a temporary
+// object, or an attached file. The table-valued functions pragma_… only read. leaves also counts words in
+// strings and comments; the cost of such a mistake is only a new connection.
 func leaves(q string) bool {
 	creates, temporary := false, false
 	for i := 0; i < len(q); {
@@ -19,7 +19,7 @@ func leaves(q string) bool {
 			temporary = temporary || strings.EqualFold(word, "temp")
 		case len("temporary"):
 			temporary = temporary || strings.EqualFold(word, "temporary")
-		case len("pragma"): // and the length of the others
+		case len("pragma"): // also the length of attach and detach
 			if strings.EqualFold(word, "pragma") || strings.EqualFold(word, "attach") ||
 				strings.EqualFold(word, "detach") {
 				return true

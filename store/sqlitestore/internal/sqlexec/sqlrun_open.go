@@ -14,16 +14,18 @@ import (
 )
 
 const (
-	// BusyTimeout is how long a statement waits for another process's write lock.
+	// BusyTimeout is the time that a statement waits for the write lock of another process.
 	BusyTimeout = 5 * time.Second
-	// idleConns limits only idle connections. A limit of all would let connections that wait for their turn
-	// block the one that has it.
-	idleConns = 256 // opening one reads the schema: 1 ms of CPU
+	// idleConns limits idle connections. It is high, because opening a connection takes 1 ms of CPU to read
+	// the schema. There is no limit of all connections: connections that wait for their turn could block the
+	// connection that has the turn.
+	idleConns = 256
 	idleTime  = time.Minute
 )
 
-// Open opens the file at path with Skald's settings, and creates it if it does not exist. Its transactions
-// take turns. They refuse statements after SQLite rolled them back, or if path leads to another file.
+// Open opens the file at path with Skald's settings, and creates it if it does not exist. Transactions run
+// one at a time. A transaction refuses statements after SQLite rolled it back, or if path leads to another
+// file.
 func Open(path string) (*sql.DB, error) {
 	if path == "" || path == ":memory:" {
 		return nil, fmt.Errorf("open %q: Skald needs a file", path)
@@ -50,7 +52,7 @@ func Open(path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// DSN returns the driver's name of the file at path, with Skald's settings.
+// DSN returns the data source name of the file at path, with Skald's settings.
 func DSN(path string) string {
 	q := url.Values{
 		"_busy_timeout": {strconv.FormatInt(BusyTimeout.Milliseconds(), 10)},
@@ -63,7 +65,7 @@ func DSN(path string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 }
 
-// Engine returns an error if this SQLite is too old.
+// Engine returns an error if the SQLite of db is too old for WAL files.
 func Engine(ctx context.Context, db *sql.DB) error {
 	text, err := texts()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// place identifies the file that was opened, by its path and its inode.
+// place identifies the opened file by its path and its inode.
 type place struct {
 	path string
 	was  os.FileInfo
@@ -25,8 +25,8 @@ func placeOf(path string) (*place, error) {
 	return &place{path, was}, err
 }
 
-// same returns a *store.MovedError if path leads to another file or none. Nobody would read a commit to the
-// old one. It takes about 1 µs.
+// same returns a *store.MovedError if the path leads to another file or to no file. Other processes would not
+// see a commit to the old file. The check takes about 1 µs.
 func (p *place) same() error {
 	is, err := os.Stat(p.path)
 	switch {
@@ -39,5 +39,5 @@ func (p *place) same() error {
 		return &store.MovedError{Observed: fmt.Sprintf(
 			"%s is gone while this process has it open, end the process first", p.path)}
 	}
-	return nil // a folder that cannot be read at present proves nothing
+	return nil // other errors, such as an unreadable folder, do not prove a move
 }

@@ -16,7 +16,7 @@ type Session struct {
 	p  *Prepared
 
 	turn *turn // nil for a file that Open did not open
-	// life is the context of Tx, for transactions of Skald's own. end or the timer cancels it.
+	// life is the context of Tx. end or the timer cancels it. life is nil for a transaction of the caller.
 	life  context.Context
 	end   context.CancelFunc
 	timer *time.Timer
@@ -25,15 +25,15 @@ type Session struct {
 // leastBegin is the minimum time for BEGIN, because the machine may be slow.
 const leastBegin = time.Second
 
-// Begin opens a transaction of Skald's own. It waits at most wait for other writers; for those of other
-// processes at least leastBegin. The transaction is rolled back when it lasts longer than most.
+// Begin begins a transaction. It waits at most wait for other writers, but always leastBegin for those of
+// other processes. Then it returns store.ErrBusy. A timer rolls back the transaction after most.
 func (d *DB) Begin(ctx context.Context, wait, most time.Duration) (*Session, error) {
 	p, err := d.Prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	life := context.WithoutCancel(ctx) // the transaction outlives ctx
+	life := context.WithoutCancel(ctx) // the transaction continues after the end of ctx
 	var mine *turn
 	if d.turns != nil {
 		if mine, err = d.turns.take(ctx, wait); err != nil {
@@ -64,7 +64,7 @@ func (d *DB) Begin(ctx context.Context, wait, most time.Duration) (*Session, err
 	return nil, err
 }
 
-// lock begins a transaction. It tries again if SQLite's busy timeout ends before life does.
+// lock begins a transaction. It retries after SQLite's busy timeout until life ends.
 func (d *DB) lock(life context.Context) (*sql.Tx, error) {
 	for {
 		tx, err := d.SQL.BeginTx(life, nil)
@@ -79,14 +79,14 @@ func (d *DB) lock(life context.Context) (*sql.Tx, error) {
 	}
 }
 
-// Join returns a session for a transaction of the caller, perhaps of another *sql.DB. It has no prepared
-// statements, and the caller ends it.
+// Join returns a session for a transaction of the caller. The caller ends tx. The session uses no prepared
+// statements, because tx may belong to another *sql.DB.
 func (d *DB) Join(ctx context.Context, tx *sql.Tx) (*Session, error) {
 	p, err := d.Prepare(ctx)
 	return &Session{Tx: tx, p: p}, err
 }
 
-// Close rolls back a transaction of Skald's own, if it is still open.
+// Close rolls back a transaction of Begin, if it is still open.
 func (x *Session) Close() error {
 	defer x.end()
 	x.timer.Stop()
@@ -96,7 +96,7 @@ func (x *Session) Close() error {
 	return nil
 }
 
-// Commit commits a transaction of Skald's own.
+// Commit commits a transaction of Begin.
 func (x *Session) Commit() error {
 	defer x.end()
 	x.timer.Stop()
@@ -106,8 +106,8 @@ func (x *Session) Commit() error {
 	return nil
 }
 
-// Undo rolls back a transaction of Skald's own. It returns store.ErrLent if it was ended already. Other
-// errors are ignored, because SQLite then undoes its rows in any case.
+// Undo rolls back a transaction of Begin. It returns store.ErrLent if the handler already ended the
+// transaction. It ignores other errors, because SQLite then undoes the transaction anyway.
 func (x *Session) Undo() error {
 	held := x.Held()
 	x.timer.Stop()
@@ -119,17 +119,17 @@ func (x *Session) Undo() error {
 	return nil
 }
 
-// Drop rolls back a transaction of Skald's own, from any goroutine. Afterwards Held returns true.
+// Drop rolls back a transaction of Begin, from any goroutine. Afterwards Held returns true.
 func (x *Session) Drop() { x.end() }
 
-// Held reports whether a transaction of Skald's own was rolled back because it was held for too long.
+// Held reports whether a transaction of Begin was rolled back because it exceeded its limit, or by Drop.
 func (x *Session) Held() bool { return x.life.Err() != nil }
 
-// Leaves reports whether a statement of the transaction may have left state on its connection. It reports
+// Leaves reports whether a statement of the transaction may have left state on its connection. It returns
 // false for a file that Open did not open.
 func (x *Session) Leaves() bool { return x.turn != nil && x.turn.left.Load() }
 
-// Why adds to err the reason why a transaction of Skald's own ended.
+// Why adds to err the reason why a transaction of Begin ended early.
 func (x *Session) Why(err error) error {
 	switch {
 	case x.Held():
@@ -140,7 +140,7 @@ func (x *Session) Why(err error) error {
 	return err
 }
 
-// Exec runs a statement, by its text if the session has no prepared statements.
+// Exec runs the statement name, by its text if the session has no prepared statements.
 func (x *Session) Exec(ctx context.Context, name string, args ...any) (sql.Result, error) {
 	if x.life == nil {
 		return x.Tx.ExecContext(ctx, x.p.text[name], args...)
@@ -165,11 +165,11 @@ func (x *Session) Row(ctx context.Context, name string, args ...any) *sql.Row {
 	return x.p.In(ctx, x.Tx, name).QueryRowContext(ctx, args...)
 }
 
-// Rows runs a statement in a transaction of Skald's own.
+// Rows runs a statement in a transaction of Begin and returns its rows.
 func (x *Session) Rows(ctx context.Context, name string, args ...any) (*sql.Rows, error) {
 	return x.p.In(ctx, x.Tx, name).QueryContext(ctx, args...)
 }
 
-// Quiet returns ctx without its cancellation. Statements under the write lock do not wait, and an
-// interrupted one would roll back the whole transaction.
+// Quiet returns ctx without its cancellation. A cancelled statement would roll back the whole transaction,
+// and statements under the write lock are short anyway.
 func Quiet(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }

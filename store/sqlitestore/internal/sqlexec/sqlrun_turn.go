@@ -9,17 +9,17 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// turnstile admits one transaction of this process at a time, in order of arrival. SQLite alone would let
-// them poll for its lock.
+// turnstile admits one transaction of this process at a time, in order of arrival. Without a turnstile,
+// waiting transactions would poll for SQLite's lock, in no order.
 type turnstile chan struct{}
 
 func newTurnstile() turnstile { return make(turnstile, 1) }
 
-// turn is the right to the file. Only the first call of end gives it back.
+// turn is the right of one transaction to write to the file. Only the first call of end returns it.
 type turn struct {
 	at   turnstile
 	over atomic.Bool
-	left atomic.Bool // a statement of its transaction may have left state: see leaves
+	left atomic.Bool // a statement of the transaction may have left state on the connection: see leaves
 }
 
 func (t *turn) end() {
@@ -28,10 +28,10 @@ func (t *turn) end() {
 	}
 }
 
-// take waits for the turn, until ctx is done or at most most.
+// take waits for the turn, at most for the time most. It returns an error if ctx ends before.
 func (t turnstile) take(ctx context.Context, most time.Duration) (*turn, error) {
 	select {
-	case t <- struct{}{}: // a free turn is taken even if most is 0
+	case t <- struct{}{}: // before the timer, so that a free turn succeeds even if most is 0
 		return &turn{at: t}, nil
 	default:
 	}

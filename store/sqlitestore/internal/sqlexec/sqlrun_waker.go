@@ -2,7 +2,7 @@ package sqlexec
 
 import "sync"
 
-// waker notifies all that wait for a write.
+// waker wakes the goroutines that wait for a write.
 type waker struct {
 	mu sync.Mutex
 	ch chan struct{}

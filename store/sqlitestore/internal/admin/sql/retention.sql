@@ -1,16 +1,16 @@
 -- name: Covered
--- Every shard has acknowledged all rows up to this one.
+-- Returns the seq up to which all shards have published all rows.
 SELECT coalesce(min(max(CAST(base AS INTEGER), CASE WHEN tip IN ('', base) THEN 0 ELSE min(seq, CAST(tip AS INTEGER)) END)), 0)
 FROM skald_shard;
 
 -- name: DeleteRows
--- Examines at most ?3 rows, the oldest.
+-- Deletes expired rows among the ?3 oldest rows.
 DELETE FROM skald_outbox WHERE seq IN (
 	SELECT seq FROM (SELECT seq, stored_at FROM skald_outbox WHERE seq <= ?1 ORDER BY seq LIMIT ?3)
 	WHERE stored_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?2));
 
 -- name: RaiseFloors
--- To the latest of the marks that DeleteMarks deletes next in this transaction.
+-- Raises the floor to the latest of the marks that DeleteMarks deletes next in this transaction.
 INSERT INTO skald_floor (consumer, at)
 SELECT consumer, max(written) FROM (
 	SELECT consumer, written FROM skald_mark WHERE written < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER)
@@ -19,15 +19,15 @@ WHERE true GROUP BY consumer
 ON CONFLICT (consumer) DO UPDATE SET at = max(at, excluded.at);
 
 -- name: DeleteMarks
--- Below the floors, the oldest first.
+-- Deletes the marks below the floors, the oldest first.
 DELETE FROM skald_mark WHERE arrival IN (
 	SELECT m.arrival FROM skald_mark AS m JOIN skald_floor AS f ON f.consumer = m.consumer
 	WHERE m.written < CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) AND m.written <= f.at
 		AND (m.until IS NULL OR m.until <= CAST(unixepoch('subsec') * 1000 AS INTEGER)) ORDER BY m.written LIMIT ?2);
 
 -- name: RaiseExpired
--- RaiseFloors for marks with a shorter Keep of their own. None of the last ?1, because messages of that time are not checked against the
--- floor.
+-- Does as RaiseFloors for marks with a shorter Keep of their own. It ignores marks of the last ?1, because nothing compares messages of that
+-- time with the floor.
 INSERT INTO skald_floor (consumer, at)
 SELECT consumer, max(written) FROM (
 	SELECT consumer, written FROM skald_mark WHERE until <= CAST(unixepoch('subsec') * 1000 AS INTEGER)
@@ -42,8 +42,8 @@ DELETE FROM skald_mark WHERE arrival IN (
 		AND m.written <= f.at ORDER BY m.until LIMIT ?2);
 
 -- name: Forecast
--- The number of rows that DeleteRows, DeleteMarks, DeleteSteps and DeleteSagas would delete: rows up to ?1, kept for ?2, marks for ?3,
--- steps for ?4, sagas for ?5.
+-- Counts the rows that DeleteRows, DeleteMarks, DeleteSteps and DeleteSagas would delete. ?1 is the last published row. ?2 is the retention of
+-- rows, ?3 of marks, ?4 of steps, ?5 of sagas.
 SELECT (SELECT count(*) FROM skald_outbox WHERE seq <= ?1 AND stored_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?2)),
 	(SELECT count(*) FROM skald_mark WHERE written < CAST(unixepoch('now', 'subsec', ?3) * 1000 AS INTEGER)
 		AND (until IS NULL OR until <= CAST(unixepoch('subsec') * 1000 AS INTEGER)))
@@ -59,7 +59,7 @@ SELECT (SELECT count(*) FROM skald_outbox WHERE seq <= ?1 AND stored_at < strfti
 			AND p.id = CASE WHEN instr(s.origin, '"parent"') > 0 THEN json_extract(s.origin, '$.parent.id') END));
 
 -- name: DeleteQuarantine
--- Only messages that were taken; the others wait for an operator.
+-- Deletes only messages that were handled after an operator admitted them. The others wait for an operator.
 DELETE FROM skald_quarantine WHERE number IN (
 	SELECT number FROM skald_quarantine WHERE taken_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?1) LIMIT ?2);
 
@@ -83,7 +83,7 @@ FROM skald_retention_run;
 UPDATE skald_retention_run SET removed_at = CAST(unixepoch('subsec') * 1000 AS INTEGER) WHERE name = ?1;
 
 -- name: RaiseStepFloors
--- For the steps that DeleteSteps deletes next in this transaction.
+-- Raises the floors for the steps that DeleteSteps deletes next in this transaction.
 INSERT INTO skald_step_floor (consumer, step, at)
 SELECT DISTINCT consumer, step, CAST(unixepoch('now', 'subsec', ?1) * 1000 AS INTEGER) FROM (
 	SELECT s.consumer, s.step FROM skald_step AS s
@@ -94,8 +94,8 @@ WHERE true
 ON CONFLICT (consumer, step) DO UPDATE SET at = max(at, excluded.at);
 
 -- name: DeleteSteps
--- Below the floors. A step stays if its call is in progress, if its message is parked or dead, or if the beginning of its saga is not
--- known.
+-- Deletes the steps below the floors. It keeps a step if its call is in progress, if its message is parked or dead, or if the begin of its saga
+-- is unknown.
 DELETE FROM skald_step WHERE (consumer, saga, step, occurrence) IN (
 	SELECT s.consumer, s.saga, s.step, s.occurrence FROM skald_step AS s JOIN skald_step_floor AS f ON f.consumer = s.consumer AND f.step = s.step
 	WHERE s.at < f.at AND s.begun < f.at
@@ -103,5 +103,5 @@ DELETE FROM skald_step WHERE (consumer, saga, step, occurrence) IN (
 	ORDER BY s.at LIMIT ?1);
 
 -- name: DeleteReservations
--- Reservations whose keys were not requested again.
+-- Deletes reservations that expired a day ago.
 DELETE FROM skald_reservation WHERE until < CAST(unixepoch('subsec') * 1000 AS INTEGER) - 86400000;

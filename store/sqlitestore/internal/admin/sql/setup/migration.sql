@@ -23,5 +23,5 @@ SELECT dflt_value FROM pragma_table_info('skald_outbox') WHERE name = 'source';
 SELECT file FROM pragma_database_list WHERE name = 'main';
 
 -- name: TryToWrite
--- It changes nothing.
+-- Tests whether the file is writable. It deletes nothing, because no row has this id.
 DELETE FROM skald_commit_guard WHERE id = -1;
