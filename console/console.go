@@ -1,6 +1,6 @@
-// Package console shows the tables of several services as web pages, and applies the operations of package
-// operate. It is an http.Handler that a service mounts. It has no tables, and sends no query while nobody
-// uses it.
+// Package console is an http.Handler with web pages for operators. The pages show the messages, consumers
+// and sagas of several services, and apply the operations of package operate. The console has no tables, and
+// sends no query between requests.
 //
 //	mux.Handle("/ops/", console.New("/ops", map[string]console.Source{
 //		"orders":   console.NewSource(ordersDB),
@@ -30,25 +30,27 @@ import (
 
 // Options configure a console. The zero value works, but only on this machine.
 type Options struct {
-	// User identifies the user of a request and the user's rights, with your own login. An error refuses the
-	// request. Nil: the console answers only direct requests from this machine, and gives them every right.
+	// User returns the user of a request, and the user's rights, from your own login. If User returns an
+	// error, the console refuses the request. If User is nil, the console answers only direct requests from
+	// this machine, and gives them every right.
 	User func(*http.Request) (User, error)
 	// Local is the user name of requests from this machine if User is nil. Default "somebody on this
 	// machine".
 	Local string
-	// Mask changes a payload before the console shows it. Nil: payloads are shown unchanged.
+	// Mask, if not nil, changes a payload before the console shows it.
 	Mask func(m skald.Message, body []byte) []byte
-	// MaskHeader changes a header value before the console shows it. Nil: values are shown unchanged, or
-	// hidden if Mask is set.
+	// MaskHeader changes a header value before the console shows it. If MaskHeader is nil, the console shows
+	// values unchanged, or hides them if Mask is set.
 	MaskHeader func(m skald.Message, name string, value []byte) []byte
-	// Links adds links to the page of a message, by link text. A URL may contain {traceparent}, {trace},
-	// {id}, {key}, {type} and {consumer}.
+	// Links adds links to the page of a message. The map has the URLs by link text. A URL may contain
+	// {traceparent}, {trace}, {id}, {key}, {type} and {consumer}.
 	Links map[string]string
-	// Deadline limits a source's answer to a page. Default 2 s.
+	// Deadline limits the time that a page waits for each source. Default 2 s.
 	Deadline time.Duration
-	// Actions stops bulk actions when it ends, see Console.Wait. Nil: they run until they finish.
+	// Actions stops all bulk actions when it ends: see Console.Wait. If Actions is nil, bulk actions run
+	// until they finish.
 	Actions context.Context
-	Logger  *slog.Logger // for the reasons why a source did not answer; default slog.Default()
+	Logger  *slog.Logger // logs why a source did not answer; default slog.Default()
 }
 
 // Console is the handler that New returns.
@@ -60,7 +62,7 @@ type Console struct {
 // ServeHTTP handles a request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.pages.ServeHTTP(w, r) }
 
-// Wait blocks until every bulk action has ended and its result is stored, or ctx ends. Call it after
+// Wait blocks until every bulk action has ended and its result is stored, or until ctx ends. Call Wait after
 // Options.Actions has ended and before you close the databases.
 func (c *Console) Wait(ctx context.Context) error { return c.h.jobs.Wait(ctx) }
 
@@ -74,8 +76,9 @@ type handler struct {
 	sagas    view.SagaPages
 }
 
-// New returns a console under the path base ("/ops" or "") for the databases of services by name. Mount it
-// without http.StripPrefix. With invalid arguments every page returns the error.
+// New returns a console under the path base, such as "/ops" or "". sources has the databases of services by
+// the names of the services. Mount the console without http.StripPrefix. If an argument is invalid, every
+// page shows the error.
 func New(base string, sources map[string]Source, o *Options) *Console {
 	base = strings.TrimRight(base, "/")
 	h := newHandler(base, sources, o)

@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/console/internal/view"
 )
 
-// route is a page or a form action.
+// route is a page of the console, or the action of a form.
 type route struct {
 	method, path string
-	needs        page.Right // in addition to View
+	needs        page.Right // the rights that the user needs in addition to View
 	answer       func(*page.Request) (page.View, error)
 }
 
@@ -48,7 +48,7 @@ func (h *handler) routes() []route {
 	}
 }
 
-// routed serves the pages, and renders routing errors as pages.
+// routed serves the pages. It renders the errors of the mux (404 and 405) as pages, too.
 func (h *handler) routed(w http.ResponseWriter, r *http.Request) {
 	lost, pattern := h.mux.Handler(r)
 	if pattern != "" {
@@ -66,7 +66,7 @@ func (h *handler) routed(w http.ResponseWriter, r *http.Request) {
 	h.guarded(route{answer: func(*page.Request) (page.View, error) { return nil, err }}).ServeHTTP(w, r)
 }
 
-// headerRecorder records a handler's status and headers, without the body.
+// headerRecorder is an http.ResponseWriter that records the status and the headers, and drops the body.
 type headerRecorder struct {
 	head http.Header
 	code int
@@ -76,7 +76,7 @@ func (t *headerRecorder) Header() http.Header         { return t.head }
 func (t *headerRecorder) WriteHeader(code int)        { t.code = code }
 func (t *headerRecorder) Write(b []byte) (int, error) { return len(b), nil }
 
-// guarded serves a route to users who have its rights.
+// guarded returns a handler for a route that refuses users without the rights that the route needs.
 func (h *handler) guarded(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var v page.View

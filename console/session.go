@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/console/internal/page"
 )
 
-// sessionPage describes the user. Programs read the token from it.
+// sessionPage describes the user. Programs read the token for forms from this page.
 type sessionPage struct {
 	Name  string   `json:"name"`
 	May   []string `json:"may"`

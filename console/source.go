@@ -11,8 +11,8 @@ import (
 // Source is the database of a service.
 type Source struct{ is page.Database }
 
-// NewSource returns the source of a driver. Its database user needs the rights of a reader, and those of an
-// app for operations.
+// NewSource returns the source for a driver. The database user of the driver needs the rights of a reader.
+// For operations it also needs the rights of an app.
 func NewSource[TTx any](db store.Driver[TTx]) Source {
 	s := page.Database{DB: db}
 	if c, ok := db.(operate.CompensateStore[TTx]); ok {
@@ -28,12 +28,13 @@ func NewSource[TTx any](db store.Driver[TTx]) Source {
 	return Source{s}
 }
 
-// WithFlags sets the flags with which the skald command finds the database, "--store @orders.url". Pages show
-// them in commands, so they must not contain a password. Default: the commands expect SKALD_STORE.
+// WithFlags sets the flags that select this database for the skald command, such as "--store @orders.url".
+// Pages show commands with these flags, so the flags must not contain a password. Without flags, the commands
+// on the pages need SKALD_STORE.
 func (s Source) WithFlags(flags string) Source {
 	s.is.At = flags
 	return s
 }
 
-// Unreachable is a source that did not answer, and the reason, in the JSON of pages.
+// Unreachable is a source that did not answer, with the reason. It is part of the JSON of pages.
 type Unreachable = page.Unreachable

@@ -8,23 +8,23 @@ import (
 
 // User is the user of a request.
 type User struct {
-	Name string // recorded with the user's actions; required for Act and Payloads
+	Name string // recorded in the audit of the user's actions; required for Act and Payloads
 	May  Right
 }
 
 // Right is a set of rights.
 type Right uint8
 
-// Rights. None includes another, and every request needs View.
+// Values of Right. No right includes another right. Every request needs View.
 const (
-	View = Right(page.GuardView) // pages, without payloads and header values
-	Act  = Right(page.Act)       // operations
-	// Payloads is for payloads and header values, after Mask and MaskHeader. Each access is recorded in
-	// skald_audit.
+	View = Right(page.GuardView) // the right to read pages, without payloads and header values
+	Act  = Right(page.Act)       // the right to apply operations
+	// Payloads is the right to read payloads and header values, as Mask and MaskHeader return them. The
+	// console records each access in skald_audit.
 	Payloads = Right(page.Payloads)
 )
 
-// who converts Options.User for page.Guard. Returns nil if the option is not set.
+// who converts Options.User for page.Guard. It returns nil if Options.User is nil.
 func (o *Options) who() func(*http.Request) (page.Who, error) {
 	if o.User == nil {
 		return nil

@@ -5,10 +5,10 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// callFlag is the placeholder in a command for the outcome of a call, as 'why' is for the reason.
+// callFlag is a flag with a placeholder: the operator replaces it by the outcome of a call.
 const callFlag = "--call 'done or refused'"
 
-// baseCommand returns a command with the flags at, which select the database.
+// baseCommand adds to a command the flags at, which select the database.
 func baseCommand(command, at string) string {
 	if at == "" {
 		return command
@@ -16,8 +16,8 @@ func baseCommand(command, at string) string {
 	return command + " " + at
 }
 
-// Command returns the command line of a verb on selected messages. If calls is true, a drop needs the
-// outcome of calls that have no answer.
+// Command returns the command line of a verb on selected messages. If calls is true, a drop gets a flag for
+// the outcome of calls that have no answer.
 func Command(at string, verb string, sel *operate.Selection, calls bool) string {
 	c := baseCommand("skald dead "+verb, at)
 	if !sel.Dead {
@@ -57,7 +57,7 @@ func LookCommand(at, consumer, from, id string) string {
 		shortlog.Shell(id)
 }
 
-// AdmitCommand returns the command line that admits messages.
+// AdmitCommand returns the command line that admits messages from quarantine.
 func AdmitCommand(at string, a *operate.Admission, why string) string {
 	c := orderCommand("skald inbox admit", at, "consumer", a.Consumer, "number", Digits(a.Number),
 		"topic", a.Topic, "type", a.Type, "why", why)
@@ -70,7 +70,7 @@ func AdmitCommand(at string, a *operate.Admission, why string) string {
 	return c
 }
 
-// ConsumerCommand returns the command line of a verb on a consumer; flags alternates names and values.
+// ConsumerCommand returns the command line of a verb on a consumer. flags has names and values in turn.
 func ConsumerCommand(at, verb string, flags ...string) string {
 	return orderCommand("skald consumer "+verb, at, flags...)
 }

@@ -1,4 +1,4 @@
-// The verbs that an operator can apply in a console.
+// This file lists the operations of the console.
 
 package page
 
@@ -17,8 +17,8 @@ const (
 type Verb struct {
 	Name, Title string
 	About       subject
-	Dead        bool   // of messages: applies to dead letters
-	Does        string // description for the operator
+	Dead        bool   // applies to dead letters, not to parked messages
+	Does        string // a description for the operator
 }
 
 func verbs() []Verb {
@@ -53,7 +53,7 @@ func verbs() []Verb {
 	}
 }
 
-// Find returns the verb of a name.
+// Find returns the verb with this name.
 func Find(name string) (Verb, bool) {
 	for _, v := range verbs() {
 		if v.Name == name {

@@ -2,7 +2,7 @@ package page
 
 import "slices"
 
-// FilterForm writes the filter form of a list, with a choice of sources.
+// FilterForm writes the filter form of a list: a choice of sources, and a field for each name.
 func (p *Page) FilterForm(path string, names ...string) {
 	p.Put("<form class=\"filter\" method=\"get\" action=\"%s\" role=\"search\">\n", p.At(path))
 	p.Put("<label>source <select name=\"in\"><option value=\"\">all</option>")
@@ -37,7 +37,7 @@ func (p *Page) FilterForm(path string, names ...string) {
 	p.Put("\n</form>\n")
 }
 
-// choice writes a selection of the values of a filter.
+// choice writes a drop-down list with the values of a filter.
 func (p *Page) choice(name string, words []string) {
 	p.Put("<label>%s <select name=\"%s\"><option value=\"\">any</option>", name, name)
 	for _, word := range words {
@@ -54,7 +54,7 @@ func isFlag(name string) bool {
 	return slices.Contains([]string{"stuck", "failing", "paused", "overdue"}, name)
 }
 
-// Hidden writes hidden form fields; fields alternates names and values.
+// Hidden writes hidden form fields. fields has names and values in turn.
 func (p *Page) Hidden(fields ...string) {
 	for i := 0; i+1 < len(fields); i += 2 {
 		p.Put(`<input type="hidden" name="%s" value="%s">`, fields[i], fields[i+1])

@@ -28,14 +28,14 @@ func (q *Request) framed(v View) []byte {
 		"aria-label=\"Search by key, id or correlation\"><button>Search</button></form>\n", q.At("/story"),
 		q.URL.Query().Get("q"))
 	p.Put("</header>\n<main id=\"main\" tabindex=\"-1\"")
-	// a form's answer is not at its URL
+	// The script must not refresh the answer to a form, because the URL of the form shows another page.
 	if _, live := v.(interface{ Live() }); live && q.Method == http.MethodGet {
 		p.Put(" data-live")
 	}
 	p.Put(">\n<h1>%s</h1>\n", title)
 	v.HTML(p)
 	p.Put("</main>\n")
-	if q.Who.May == 0 { // the request was refused
+	if q.Who.May == 0 { // a refused request has no user for the footer
 		p.Put("</body>\n</html>\n")
 		return p.Bytes()
 	}
@@ -47,9 +47,9 @@ func (q *Request) framed(v View) []byte {
 	return p.Bytes()
 }
 
-// stamp returns a version of a file for its URL, derived from its content.
+// stamp returns a hash of a file for its URL, so that browsers load a changed file.
 func stamp(name string) string {
-	text, _ := files.ReadFile("static/" + name) // embedded
+	text, _ := files.ReadFile("static/" + name) // cannot fail: the file is embedded
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:6])
 }
@@ -62,7 +62,7 @@ func (p *Page) Away(list []Unreachable) {
 	}
 }
 
-// None writes that the list is empty.
+// None writes a note that the list is empty.
 func (p *Page) None() {
 	p.Put("<p class=\"note fine\">Nothing found in the sources that answered.</p>\n")
 }

@@ -1,5 +1,5 @@
-// Access control: it identifies the user, checks the rights that a route needs, and refuses forms of other
-// sites.
+// This file controls access: it identifies the user, checks the rights that a route needs, and refuses forms
+// that another site sent.
 
 package page
 
@@ -29,17 +29,17 @@ type Guard struct {
 	secret []byte // key of form tokens
 }
 
-// NewGuard returns a guard that identifies users with who. If who is nil it admits only requests from this
-// machine, as user local.
+// NewGuard returns a guard that calls who to identify users. If who is nil, the guard admits only requests
+// from this machine, for a user with the name local.
 func NewGuard(who func(*http.Request) (Who, error), local string, log *slog.Logger) *Guard {
 	return &Guard{who, local, log, []byte(rand.Text())}
 }
 
-// pass is the result of admission: the user, a token and the arguments.
+// pass is the result of Guard.Admit: the user, a token and the arguments.
 type pass struct {
 	Who   Who
 	Token string     // for forms
-	args  url.Values // of the URL and the form
+	args  url.Values // the arguments of the URL and of the form
 }
 
 // May reports whether the user has a right.
@@ -54,8 +54,8 @@ func (p *pass) Flag(name string) bool {
 	return is != "" && is != "0" && is != "false"
 }
 
-// Admit checks that the user of a request has View and the rights in needs. A refused request also gets a
-// pass, for its page. If form is true it reads and checks the form.
+// Admit checks that the user of a request has View and the rights in needs. If form is true, it also reads
+// and checks the form. With an error it still returns a pass, to render the page with the error.
 func (g *Guard) Admit(r *http.Request, needs Right, form bool) (p pass, err error) {
 	if p.Who, err = g.whoIs(r); err != nil {
 		return p, err
@@ -75,7 +75,7 @@ func (g *Guard) Admit(r *http.Request, needs Right, form bool) (p pass, err erro
 			"the arguments of the URL are invalid: write %%3B for a semicolon and %%25 for a percent sign")
 	}
 	if !form {
-		return p, nil // the body of a GET is ignored
+		return p, nil // ignore the body of a GET
 	}
 	if err := sameOrigin(r); err != nil {
 		return p, err
@@ -94,7 +94,7 @@ func (g *Guard) Admit(r *http.Request, needs Right, form bool) (p pass, err erro
 	return p, nil
 }
 
-// readForm puts the values of the form before those of the URL.
+// readForm adds the values of the form to the arguments. They take precedence over those of the URL.
 func (p *pass) readForm(r *http.Request) error {
 	const mostForm, form = 64 << 10, "application/x-www-form-urlencoded"
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != form &&
@@ -113,7 +113,7 @@ func (p *pass) readForm(r *http.Request) error {
 	return nil
 }
 
-// whoIs identifies the user with the team's login, or checks that the request is from this machine.
+// whoIs returns the user of a request. Without Guard.who it checks that the request is from this machine.
 func (g *Guard) whoIs(r *http.Request) (Who, error) {
 	if g.who == nil {
 		if !endpoint.FromThisMachine(r) {
@@ -130,11 +130,11 @@ func (g *Guard) whoIs(r *http.Request) (Who, error) {
 	return who, err
 }
 
-// sameOrigin refuses requests that a browser sent from another site.
+// sameOrigin returns an error if a browser sent the request from a page of another site.
 func sameOrigin(r *http.Request) error {
 	foreign := NewRefusal(http.StatusForbidden, "the request comes from another site")
 	switch r.Header.Get("Sec-Fetch-Site") {
-	case "same-origin": // pages cannot set this header; a proxy may change Host
+	case "same-origin": // scripts cannot set this header, so no check of Host, which a proxy may change
 		return nil
 	case "", "none":
 	default:
@@ -142,7 +142,7 @@ func sameOrigin(r *http.Request) error {
 	}
 	origin := r.Header.Get("Origin")
 	if origin == "" {
-		return nil // not a browser: browsers send it with each POST
+		return nil // not a browser: browsers send Origin with each POST
 	}
 	at, err := url.Parse(origin)
 	if err != nil || at.Host == "" || !strings.EqualFold(at.Host, r.Host) {
@@ -156,7 +156,7 @@ const tokenFor = 12 * time.Hour
 // token returns a token for forms of a user. It is valid for 12 to 24 hours.
 func (g *Guard) token(name string, at time.Time) string {
 	mac := hmac.New(sha256.New, g.secret)
-	// a hash never fails
+	// Write of a hash never returns an error.
 	_, _ = mac.Write([]byte(strconv.FormatInt(at.Unix()/int64(tokenFor.Seconds()), 10) + "\x00" + name))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }

@@ -11,7 +11,7 @@ type Who struct {
 // Right is a set of rights.
 type Right uint8
 
-// Rights. None includes another, and every request needs GuardView.
+// Values of Right. No right includes another right. Every request needs GuardView.
 const (
 	GuardView Right = 1 << iota
 	Act

@@ -1,5 +1,5 @@
-// Package page renders the answers of a console: each view as JSON, or as HTML in a common frame, with
-// links, tables, forms and filters.
+// Package page is the framework for the pages of a console. It controls access, queries the databases, and
+// renders each view as JSON or as HTML.
 package page
 
 import (
@@ -15,21 +15,21 @@ import (
 	"github.com/skald-go/skald/internal/shortlog"
 )
 
-// View is the content of an answer, as JSON or HTML.
+// View is the content of a page. It can be encoded as JSON, and can write itself as HTML.
 type View interface {
 	Heading() string
 	HTML(p *Page)
 }
 
-// Page is an HTML page in progress. It does not use html/template, which would enlarge every program with
-// a console by megabytes. All text from tables must go through Put, which escapes it.
+// Page is an HTML page in progress. Write all text from tables with Put, which escapes the text. Page does
+// not use html/template, because that would enlarge every program with a console by megabytes.
 type Page struct {
 	bytes.Buffer
-	*Request // the request that it answers
+	*Request // the request that the page answers
 }
 
-// Put writes markup with escaped arguments, and makes control characters in visible text readable.
-// Attribute values stay unchanged, because a form sends them back.
+// Put writes markup, a format for Printf, with escaped arguments. It makes control characters in visible text
+// readable. It does not change them in attribute values, because a form sends these values back.
 func (p *Page) Put(markup string, args ...any) {
 	before := strings.Split(strings.ReplaceAll(markup, "%%", ""), "%")
 	inTag := false
@@ -55,7 +55,7 @@ func (p *Page) Link(text, path string, query ...string) {
 	p.Put(`<a href="%s">%s</a>`, p.At(path, query...), text)
 }
 
-// When writes a time in UTC; the script adds the viewer's zone.
+// When writes a time in UTC. The script of the page adds the time in the zone of the browser.
 func (p *Page) When(t time.Time) {
 	if t.IsZero() {
 		p.Put("–")
@@ -73,7 +73,7 @@ func (p *Page) Moment(t time.Time) {
 		t.Format("2006-01-02 15:04:05.000 UTC"))
 }
 
-// Render sends the view, or the error.
+// Render sends the view, or the error if err is not nil.
 func (q *Request) Render(w http.ResponseWriter, v View, err error) {
 	if to, ok := v.(seeOther); ok && err == nil {
 		q.redirect(w, to)
@@ -126,12 +126,12 @@ func wantsJSON(r *http.Request) bool {
 	return strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")
 }
 
-// seeOther redirects a browser after a form.
+// seeOther is a view that redirects a browser after a form.
 type seeOther struct {
 	Location string `json:"location"`
 }
 
-// See redirects the sender of a form to a page of this console.
+// See returns a view that redirects the sender of a form to a page of this console.
 func (q *Request) See(path string, query ...string) View { return seeOther{q.At(path, query...)} }
 
 func (seeOther) Heading() string { return "" }
@@ -148,7 +148,7 @@ func (q *Request) redirect(w http.ResponseWriter, to seeOther) {
 	_ = json.NewEncoder(w).Encode(to) // an error means that the client has gone
 }
 
-// Failure is a problem by RFC 9457.
+// Failure is a view of an error, as problem details of RFC 9457.
 type Failure struct {
 	Status int    `json:"status"`
 	Title  string `json:"title"`

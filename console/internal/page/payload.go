@@ -1,4 +1,4 @@
-// Payloads, which need a right and an entry in the audit.
+// This file masks payloads, and records in the audit who has read them.
 
 package page
 
@@ -12,17 +12,17 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Mask changes payloads and header values before they are shown.
+// Mask changes payloads and header values before the console shows them.
 type Mask struct {
-	Body func(m skald.Message, body []byte) []byte // nil: unchanged
-	// Header is nil to show values unchanged, or to hide them if Body is set.
+	Body func(m skald.Message, body []byte) []byte // nil means that payloads are shown unchanged
+	// Header may be nil: then header values are hidden if Body is set, and shown unchanged otherwise.
 	Header func(m skald.Message, name string, value []byte) []byte
 }
 
-// Most is the largest number of payload bytes shown.
+// Most is the maximum number of bytes of a payload that a page shows.
 const Most = 64 << 10
 
-// Shown is a payload that a user requested; the request is recorded.
+// Shown is a masked payload for a page. The audit has a record of the access.
 type Shown struct {
 	ContentType string        `json:"content_type"`
 	Data        string        `json:"data"`
@@ -36,7 +36,7 @@ type shownHeader struct {
 	Hidden bool   `json:"hidden,omitempty"` // Mask is set, but MaskHeader is not
 }
 
-// Of returns the masked payload of a kept message.
+// Of returns the masked payload and headers of a parked message or dead letter.
 func (is Mask) Of(p *store.Parked) *Shown {
 	body := slices.Clone(p.Message.Data)
 	if is.Body != nil {
@@ -53,7 +53,7 @@ func (is Mask) Of(p *store.Parked) *Shown {
 	return out
 }
 
-// shownHeader returns the masked header. A header is hidden if payloads are masked but headers are not.
+// shownHeader returns the masked header.
 func (is Mask) shownHeader(m skald.Message, h skald.Header) shownHeader {
 	value := slices.Clone(h.Value)
 	switch {
@@ -74,13 +74,13 @@ func (is Mask) Saga(what string, data []byte) string {
 	return Cut(string(data), Most)
 }
 
-// Note records the user who requested a payload in the audit. If it fails, nothing may be shown.
+// Note records in the audit that the user reads a payload. If Note returns an error, do not show the payload.
 func Note(q *Request, s *Source, reason, action, consumer string, id store.Identity) error {
 	_, err := One(q, s, func(ctx context.Context, s *Source) (struct{}, error) {
-		stood, err := s.DB.Apply(ctx, store.Effect{Audit: &store.Audit{
+		applied, err := s.DB.Apply(ctx, store.Effect{Audit: &store.Audit{
 			Author: q.Who.Name, Reason: reason, Action: action, Consumer: consumer, Identity: id,
 		}})
-		if err == nil && !stood[0] {
+		if err == nil && !applied[0] {
 			err = NewRefusal(http.StatusServiceUnavailable,
 				"%s: the access could not be recorded, so nothing is shown: try again", s.Name)
 		}

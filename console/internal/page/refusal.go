@@ -1,10 +1,8 @@
-// Errors that are shown to the user.
-
 package page
 
 import "fmt"
 
-// refusalError is an error that is shown to the user.
+// refusalError is an error with a text for the user. Render shows other errors only in the log.
 type refusalError struct {
 	Code int
 	What string
@@ -12,7 +10,7 @@ type refusalError struct {
 
 func (r *refusalError) Error() string { return r.What }
 
-// NewRefusal returns an error with an HTTP status; what and args are as in Printf.
+// NewRefusal returns an error with an HTTP status and a text for the user. The text is made as by Printf.
 func NewRefusal(code int, what string, args ...any) error {
 	return &refusalError{code, fmt.Sprintf(what, args...)}
 }

@@ -13,28 +13,27 @@ import (
 )
 
 const (
-	Rows   = 100    // rows of a list
-	Scan   = 10_000 // messages scanned for a page
-	MostID = 80     // characters of an id in a list
+	Rows   = 100    // the maximum number of rows of a list
+	Scan   = 10_000 // the maximum number of messages that are read for a page
+	MostID = 80     // the maximum number of characters of an ID in a list
 )
 
-// Site has the common data of all pages.
+// Site has the data that all pages of a console need.
 type Site struct {
 	base    string // path prefix of all URLs
 	Sources *set
 	log     *slog.Logger // for errors of the console
 }
 
-// NewSite returns the site of the pages under base.
+// NewSite returns the site for the pages under the path base.
 func NewSite(base string, sources *set, log *slog.Logger) *Site {
 	return &Site{base, sources, log}
 }
 
-// Request returns an admitted request.
+// Request returns the Request for r. with is the result of Guard.Admit.
 func (s *Site) Request(r *http.Request, with pass) *Request { return &Request{r, with, s} }
 
-// At returns the URL of a page of this console. query alternates names and values; empty values are
-// omitted.
+// At returns the URL of a page of this console. query has names and values in turn. At omits empty values.
 func (s *Site) At(path string, query ...string) string {
 	v := url.Values{}
 	for i := 0; i+1 < len(query); i += 2 {
@@ -48,7 +47,7 @@ func (s *Site) At(path string, query ...string) string {
 	return s.base + path + "?" + v.Encode()
 }
 
-// Request is an admitted request.
+// Request is an HTTP request to a page, with its user.
 type Request struct {
 	*http.Request
 	pass
@@ -58,7 +57,7 @@ type Request struct {
 // Source returns the source that the argument "in" names.
 func (q *Request) Source() (*Source, error) { return q.Sources.Find(q.Arg("in")) }
 
-// Only returns the name of the source in the argument "in"; "" for all.
+// Only returns the name of the source that the argument "in" names, or "" for all sources.
 func (q *Request) Only() (string, error) {
 	if q.Arg("in") == "" {
 		return "", nil
@@ -76,7 +75,8 @@ func One[T any](q *Request, s *Source,
 	return one(q.Context(), q.Sources, s, ask)
 }
 
-// Parts queries the selected sources. Neither list is nil.
+// Parts queries the sources that the argument "in" selects. away has the sources that did not answer. Neither
+// list is nil.
 func Parts[T any](q *Request,
 	ask func(ctx context.Context, s *Source) (T, error)) (parts []T, away []Unreachable, err error) {
 	only, err := q.Only()
@@ -91,7 +91,7 @@ func Parts[T any](q *Request,
 	return parts, away, nil
 }
 
-// Place returns the position in a list that an argument gives; 0 if absent.
+// Place returns the position in a list from an argument, or 0 without that argument.
 func Place(q *Request, name string) (n int64, err error) {
 	if text := q.Arg(name); text != "" {
 		if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 {
@@ -101,7 +101,7 @@ func Place(q *Request, name string) (n int64, err error) {
 	return n, nil
 }
 
-// Word returns an error if a filter has an unknown value, because it would silently select nothing.
+// Word returns an error if a filter has an unknown value. Otherwise the page would show an empty list.
 func (q *Request) Word(name string) error {
 	if is := q.Arg(name); is != "" && !slices.Contains(wordsOf(name), is) {
 		return NewRefusal(http.StatusBadRequest, "%s is one of %s, not %.40q", name,
@@ -110,7 +110,7 @@ func (q *Request) Word(name string) error {
 	return nil
 }
 
-// wordsOf returns the values of a filter; nil if it takes any text.
+// wordsOf returns the values of a filter, or nil if the filter accepts any text.
 func wordsOf(name string) []string {
 	switch name {
 	case "status", "state":

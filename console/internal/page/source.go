@@ -1,5 +1,5 @@
-// Queries to the databases of several services: concurrent, each with a deadline, and a limit per database.
-// Sources that do not answer are listed.
+// This file queries the databases of several services concurrently. Each query has a deadline, and each
+// database a limit of concurrent queries.
 
 package page
 
@@ -22,14 +22,14 @@ import (
 // Database is the database of a service.
 type Database struct {
 	DB store.Store
-	At string // the flags with which the command finds it
+	At string // the flags that select it for the skald command
 	// Compensate and CompensateAll are nil if the driver has no tracker.
 	Compensate func(context.Context, operate.CompensateRequest, operate.Order) (operate.CompensateReport,
 		error)
 	CompensateAll func(context.Context, operate.FlowSelection, operate.Order) (operate.SagaReport, error)
 }
 
-// Needs returns the requirement of a displayed command on the environment; "" if there is none.
+// Needs returns a text about the environment variable that a displayed command needs, or "" if it needs none.
 func (s *Source) Needs() string {
 	if strings.Contains(s.At, "--store ") && !strings.Contains(s.At, "$SKALD_STORE") {
 		return ""
@@ -41,21 +41,21 @@ func (s *Source) Needs() string {
 type Source struct {
 	Database
 	Name string
-	room chan struct{} // limits concurrent requests
+	room chan struct{} // has a token for each query in progress
 	now  shared[SourceState]
 	hour trace
 }
 
-// mostAsks limits the concurrent requests to a database. Further requests wait until the deadline and
-// return ErrBusy.
+// mostAsks limits the concurrent queries of a database. Further queries wait, and fail with ErrBusy at the
+// deadline.
 const mostAsks = 8
 
 // set has all sources of a console.
 type set struct {
 	Names    []string // sorted
 	all      map[string]*Source
-	deadline time.Duration // for an answer
-	log      *slog.Logger  // for the reasons why a source did not answer
+	deadline time.Duration // the deadline of each query
+	log      *slog.Logger  // logs why a source did not answer
 }
 
 // NewSource returns the set of the databases by name.
@@ -67,7 +67,7 @@ func NewSource(of map[string]Database, deadline time.Duration, log *slog.Logger)
 	return out
 }
 
-// Find returns the source of that name.
+// Find returns the source with that name.
 func (t *set) Find(name string) (*Source, error) {
 	if s := t.all[name]; s != nil {
 		return s, nil
@@ -79,7 +79,7 @@ func (t *set) Find(name string) (*Source, error) {
 	return nil, NewRefusal(http.StatusNotFound, "there is no source %.64q", name)
 }
 
-// Unreachable is a source that did not answer, and the reason. Other sources are shown.
+// Unreachable is a source that did not answer, with the reason. The page shows the other sources.
 type Unreachable struct {
 	Source string `json:"source"`
 	Why    string `json:"why"`
@@ -91,11 +91,11 @@ type part[T any] struct {
 	Is T
 }
 
-// ErrBusy is the error of a source with mostAsks requests in progress.
+// ErrBusy reports that a source has mostAsks queries in progress.
 var ErrBusy = errors.New("too many concurrent requests to this source")
 
-// Each queries the sources concurrently: all, or only the named one. away lists those that did not answer
-// in time.
+// Each queries all sources concurrently, or one source if only is its name. away has the sources that failed
+// or did not answer in time.
 func Each[T any](ctx context.Context, of *set, only string,
 	ask func(context.Context, *Source) (T, error)) (got []part[T], away []Unreachable) {
 	type answer struct {
@@ -127,8 +127,8 @@ func Each[T any](ctx context.Context, of *set, only string,
 	return got, away
 }
 
-// bounded queries one source within the deadline. A driver that ignores the deadline keeps its room until
-// it returns.
+// bounded queries one source within the deadline. If a driver ignores the deadline, bounded returns, but the
+// query counts against mostAsks until the driver returns.
 func bounded[T any](ctx context.Context, of *set, s *Source,
 	ask func(context.Context, *Source) (T, error)) (is T, err error) {
 	ctx, stop := context.WithTimeout(ctx, of.deadline)
@@ -154,15 +154,15 @@ func bounded[T any](ctx context.Context, of *set, s *Source,
 	case <-ctx.Done():
 	}
 	select {
-	case a := <-done: // it finished when ctx ended
+	case a := <-done: // ask returned at the moment when ctx ended
 		return a.is, a.err
 	default:
 		return is, ctx.Err()
 	}
 }
 
-// Rescued calls read and returns a panic as an error, because a panic in another goroutine would end the
-// service.
+// Rescued calls read, and converts a panic to an error. A panic outside the goroutine of an HTTP request
+// would end the process.
 func Rescued[T any](ctx context.Context, read func(context.Context) (T, error)) (is T, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -172,7 +172,7 @@ func Rescued[T any](ctx context.Context, read func(context.Context) (T, error)) 
 	return read(ctx)
 }
 
-// one queries one source.
+// one queries one source. It converts errors to texts for the user.
 func one[T any](ctx context.Context, of *set, s *Source,
 	ask func(context.Context, *Source) (T, error)) (T, error) {
 	is, err := bounded(ctx, of, s, ask)

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// unanswered converts the error of a single source to a refusal with a status.
+// unanswered converts the error of a query to an error with an HTTP status and a text for the user.
 func (t *set) unanswered(ctx context.Context, name string, err error) error {
 	var refusal *refusalError
 	var usage *operate.UsageError
@@ -30,8 +30,8 @@ func (t *set) unanswered(ctx context.Context, name string, err error) error {
 	return NewRefusal(http.StatusServiceUnavailable, "%s: %s", name, t.Why(ctx, name, err))
 }
 
-// Why returns the text of a source's error for the page. A server's error may contain private names, so it
-// goes only to the log.
+// Why returns a text for the user about the error of a source. An error of a server may contain private
+// data, so Why writes it only to the log.
 func (t *set) Why(ctx context.Context, name string, err error) string {
 	switch {
 	case errors.Is(err, ErrBusy):

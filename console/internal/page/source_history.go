@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	Over  = time.Hour        // how long points are kept
-	Every = 30 * time.Second // smallest distance of two points
+	Over  = time.Hour        // the age at which points are deleted
+	Every = 30 * time.Second // the minimum time between two points
 )
 
 // Point has values of a source at one time.
@@ -15,17 +15,17 @@ type Point struct {
 	At            time.Time `json:"at"`
 	Pending       int64     `json:"pending"`
 	OldestSeconds float64   `json:"oldest_seconds"`
-	Kept          int64     `json:"kept"` // parked and dead
+	Kept          int64     `json:"kept"` // the number of parked messages and dead letters
 }
 
-// trace keeps the points of the last hour in memory. It sends no query: it records values that the
-// overview has read.
+// trace has the points of the last hour, in memory. It sends no queries: it gets the values that the overview
+// has read.
 type trace struct {
 	mu     sync.Mutex
 	points []Point
 }
 
-// Add records a point, unless the last one is too recent, and returns the points of the last hour.
+// Add records a point, unless the last point is newer than Every. It returns the points of the last hour.
 func (t *trace) Add(now Point) []Point {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,19 +8,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// shared value is cached for one second for all requests.
+// shared is a value that all requests share. It is read again if it is older than sharedFor.
 type shared[T any] struct {
 	mu   sync.Mutex
 	at   time.Time
 	is   T
-	busy chan struct{} // closed when the read in progress has ended; nil if there is none
+	busy chan struct{} // closed when the read in progress has ended; nil without a read in progress
 	err  error
 }
 
 const sharedFor = time.Second
 
-// get returns the value, at most one second old. Concurrent requests share one read, which continues if
-// they give up.
+// get returns the value and the time of its read. Concurrent requests share one read. The read continues if
+// these requests end.
 func (s *shared[T]) get(ctx context.Context, read func(context.Context) (T, error)) (T, time.Time, error) {
 	s.mu.Lock()
 	if s.busy == nil && time.Since(s.at) < sharedFor {

@@ -1,4 +1,4 @@
-// The state of a database: figures of the overview, findings as in the alerts, and the last hour.
+// This file reads the state of a database for the overview, and checks the conditions of the alerts.
 
 package page
 
@@ -18,18 +18,18 @@ import (
 type SourceState struct {
 	Source        string        `json:"source"`
 	Pending       int64         `json:"pending"`
-	Exact         bool          `json:"exact"` // false: Pending is an estimate
+	Exact         bool          `json:"exact"` // false if Pending is an estimate
 	OldestSeconds float64       `json:"oldest_seconds"`
 	Deferred      int64         `json:"deferred"`
 	Shards        int           `json:"shards"`
 	Free          int           `json:"shards_without_relay"`
 	Relays        []relayLine   `json:"relays"`
 	Consumers     []Consumer    `json:"consumers"`
-	Sagas         []sagasAt     `json:"sagas"` // orchestrated ones, by definition
+	Sagas         []sagasAt     `json:"sagas"` // the orchestrated sagas, by definition
 	Findings      []finding     `json:"findings"`
 	Hour          []Point       `json:"last_hour"` // recorded when the overview was read
 	At            time.Time     `json:"at"`        // when the database was read
-	Oldest        time.Duration `json:"-"`         // same as OldestSeconds
+	Oldest        time.Duration `json:"-"`         // the same time as OldestSeconds
 }
 
 type relayLine struct {
@@ -54,7 +54,7 @@ type Consumer struct {
 	Calls           int64   `json:"calls"`
 }
 
-// sagasAt counts the sagas of a definition by state, each up to 10,000.
+// sagasAt counts the sagas of a definition by state. Each number is at most 10,000.
 type sagasAt struct {
 	Name         string `json:"name"`
 	Running      int64  `json:"running"`
@@ -65,7 +65,7 @@ type sagasAt struct {
 	Overdue      int64  `json:"overdue"`
 }
 
-// finding is a condition of an alert. Name is the alert's.
+// finding is a condition of an alert that is true now. Name is the name of the alert.
 type finding struct {
 	Name     string      `json:"name"`
 	Grade    skald.Grade `json:"grade"`
@@ -73,7 +73,7 @@ type finding struct {
 	Remedy   string      `json:"remedy"`
 }
 
-// of returns the state of the database of that name.
+// of converts s to the state of the source with this name.
 func of(name string, s *store.Status) SourceState {
 	out := SourceState{Source: name, Pending: s.Outbox.Pending, Exact: s.Outbox.Exact,
 		Deferred: s.Outbox.Deferred, Shards: len(s.Outbox.Shards),
@@ -129,7 +129,8 @@ func (s *SourceState) consumers(from *store.Status) {
 	slices.SortFunc(s.Consumers, func(a, b Consumer) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// findings checks the conditions of the alerts in deploy/prometheus that the database can answer.
+// findings checks the conditions of the alerts in deploy/prometheus, as far as they depend only on the
+// database.
 func (s *SourceState) findings(from *store.Status) {
 	report := func(is bool, name string, grade skald.Grade, saw string, args ...any) {
 		if is {
@@ -185,7 +186,7 @@ func (s *SourceState) findings(from *store.Status) {
 		report(r.Expired > 0, "SkaldReservationExpired", skald.Doubtful,
 			"%s: the leases of %s keys expired without an answer", r.Consumer, Counted(r.Expired))
 	}
-	// failed findings first
+	// The name of the grade Failed sorts before the others.
 	slices.SortStableFunc(s.Findings,
 		func(a, b finding) int { return strings.Compare(string(a.Grade), string(b.Grade)) })
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Ago formats a duration for people.
+// Ago formats a duration for people, rounded to seconds, minutes or days.
 func Ago(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -21,7 +21,7 @@ func Ago(d time.Duration) string {
 	return strconv.Itoa(int(d.Hours()/24)) + " days"
 }
 
-// Exactly formats a duration with milliseconds, from an hour on with seconds.
+// Exactly formats a duration, rounded to milliseconds, or to seconds from an hour on.
 func Exactly(d time.Duration) string {
 	if d >= time.Hour {
 		return d.Round(time.Second).String()
@@ -32,7 +32,7 @@ func Exactly(d time.Duration) string {
 // Seconds converts seconds to a duration.
 func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// Time formats t for a URL or a command; "" for the zero time.
+// Time formats t for a URL or a command. It returns "" for the zero time.
 func Time(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -1,5 +1,3 @@
-// Formats of keys, numbers, times and texts on pages.
-
 package page
 
 import (
@@ -12,7 +10,7 @@ import (
 
 const keyCode = "base64:"
 
-// ToKey parses a key: text, or "base64:" and the bytes in base64.
+// ToKey parses a key from a form or a URL: text, or "base64:" and the bytes in base64.
 func ToKey(text string) ([]byte, error) {
 	code, coded := strings.CutPrefix(text, keyCode)
 	if !coded {
@@ -22,10 +20,10 @@ func ToKey(text string) ([]byte, error) {
 	if err != nil {
 		return nil, NewRefusal(http.StatusBadRequest, "a key is text, or base64: and its bytes in base64")
 	}
-	return append([]byte{}, key...), nil // an empty key is a key
+	return append([]byte{}, key...), nil // not nil: an empty key is a key, too
 }
 
-// Key formats a key for ToKey. A nil key is "".
+// Key formats a key for ToKey. It returns "" for a nil key.
 func Key(key []byte) string {
 	text := string(key)
 	strange := strings.HasPrefix(text, keyCode) || text == "" ||

@@ -8,7 +8,7 @@ func FirstLine(s string) string {
 	return line
 }
 
-// Cut shortens a text to most characters.
+// Cut shortens a text to `most` characters. It adds an ellipsis to a text that it shortens.
 func Cut(s string, most int) string {
 	n := 0
 	for i := range s {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Exact is the largest exact count.
+// Exact is the largest number that the store counts exactly. Larger numbers are estimates.
 const Exact = 10_000
 
 // Counted formats a count, with "about" above Exact.
@@ -16,7 +16,7 @@ func Counted(n int64) string {
 	return Number(n)
 }
 
-// CountOf formats a count with its noun: one for 1, many for others.
+// CountOf formats a count with its noun. one is the singular, and many the plural.
 func CountOf(n int64, one, many string) string {
 	if n == 1 {
 		many = one
@@ -33,10 +33,10 @@ func Number(n int64) string {
 	return text
 }
 
-// Count formats a number with the name of the things.
+// Count formats a number with a regular noun: "1 message", "2 messages".
 func Count(n int64, of string) string { return Number(n) + " " + of + Plural(n) }
 
-// Plural returns the plural ending for n things.
+// Plural returns the ending of a noun for n things: "" or "s".
 func Plural(n int64) string {
 	if n == 1 {
 		return ""
@@ -44,7 +44,7 @@ func Plural(n int64) string {
 	return "s"
 }
 
-// Digits formats n for a command or a URL; "" for zero.
+// Digits formats n for a command or a URL. It returns "" for 0.
 func Digits(n int64) string {
 	if n == 0 {
 		return ""
@@ -52,7 +52,7 @@ func Digits(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Times formats a number of repetitions.
+// Times formats a number of repetitions: "once", "2 times".
 func Times(n int) string {
 	if n == 1 {
 		return "once"
@@ -60,7 +60,7 @@ func Times(n int) string {
 	return Number(int64(n)) + " times"
 }
 
-// Bytes formats a size.
+// Bytes formats a size in bytes or KiB.
 func Bytes(n int) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d bytes", n)

@@ -6,8 +6,8 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Table begins a table that scrolls, also with the keyboard. The caption, with arguments as in Put, is for
-// screen readers.
+// Table begins a table that users can also scroll with the keyboard. The caption is for screen readers. It
+// has arguments as in Put.
 func (p *Page) Table(caption string, args ...any) {
 	p.Put("<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\""+caption+"\"><table>\n",
 		slices.Clone(args)...)
@@ -23,14 +23,14 @@ func (p *Page) Heads(names ...string) {
 	p.Put("</tr>\n")
 }
 
-// Row writes a name and its value, unless the value is empty.
+// Row writes a name and its value in a list of values. It writes nothing if the value is empty.
 func (p *Page) Row(what, is string) {
 	if is != "" {
 		p.Put("<div><dt>%s</dt><dd>%s</dd></div>\n", what, is)
 	}
 }
 
-// Figure writes a figure that links to a page; no link if to is "".
+// Figure writes a name with a number. The number links to the page to, unless to is "".
 func (p *Page) Figure(what, is string, bad bool, to string) {
 	class := ""
 	if bad {

@@ -1,4 +1,4 @@
-// The page of skald_audit, the operations of operators.
+// This file has the page of the audit.
 
 package view
 
@@ -57,7 +57,8 @@ func List(q *page.Request) (page.View, error) {
 	return &auditPage{parts, away}, err
 }
 
-// auditsOf reads a page. With words it returns matching entries among the next 10,000.
+// auditsOf reads a page of the audit before a number. If words is not empty, it searches the next 10,000
+// entries for these words.
 func auditsOf(ctx context.Context, s *page.Source, before int64, words string) (auditPart, error) {
 	part, scan := auditPart{Source: s.Name, Acts: []line{}}, page.Rows+1
 	if words != "" {
@@ -104,7 +105,7 @@ func (v *auditPage) HTML(p *page.Page) {
 	}
 }
 
-// compensated returns the saga's key in "compensate FLOW KEY: STEPS".
+// compensated returns KEY of an action "compensate FLOW KEY: STEPS".
 func compensated(action string) string {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(action, "compensate "), " ")
 	return rest[:max(strings.LastIndex(rest, ": "), 0)]
@@ -130,7 +131,7 @@ func table(p *page.Page, list []line) {
 		}
 		p.Put("</td><td>%s<br>", a.Consumer)
 		switch {
-		case strings.HasPrefix(a.Action, "saga ") || a.Action == "show saga data": // its Consumer is a saga
+		case strings.HasPrefix(a.Action, "saga ") || a.Action == "show saga data": // Consumer has the saga's name
 			p.Link(page.Cut(a.ID, page.MostID), "/saga", "in", a.Source, "name", a.Consumer, "key", a.ID)
 		case strings.HasPrefix(a.Action, "compensate "):
 			p.Link(page.Cut(a.ID, page.MostID), "/story", "q", compensated(a.Action))

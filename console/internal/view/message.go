@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// messagePage is the state of one message at one consumer. Lists read the same row.
+// messagePage is the page of one message at one consumer.
 type messagePage struct {
 	Source string `json:"source"`
 	// Kept is the message without payload and header values, if it is parked or dead.
@@ -24,7 +24,8 @@ type messagePage struct {
 	Reason  string           `json:"reason,omitempty"`
 	Bytes   int              `json:"bytes"`
 	Headers []string         `json:"headers"` // names
-	// Seen is a hash of the state that was read. A verb is refused if the state has changed.
+	// Seen is a hash of the state on this page. The form of a verb sends Seen back, and the console refuses
+	// the verb if the state has changed.
 	Seen        string        `json:"seen"`
 	Call        *callLine     `json:"call,omitempty"`
 	Quarantined []quarantined `json:"quarantine"`
@@ -45,7 +46,7 @@ type callLine struct {
 	Undo  bool      `json:"undo"`
 }
 
-// stateHash returns a hash of the state of a kept message, as far as it matters to verbs.
+// stateHash returns a hash of the parts of a message's state that verbs depend on.
 func stateHash(p *store.Parked) string {
 	state := fmt.Sprint(p.Place, p.Attempts, p.Last.At.UnixNano(), p.CrashCount)
 	if p.Dead != nil {
@@ -58,7 +59,7 @@ func stateHash(p *store.Parked) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Pages has the pages of messages.
+// Pages has the pages of single messages.
 type Pages struct {
 	Mask  page.Mask
 	Links map[string]string // Options.Links
@@ -128,7 +129,7 @@ func (v *messagePage) read(ctx context.Context, s *page.Source) (*store.Parked, 
 	return &list[0], nil
 }
 
-// copyKept copies a kept message without payload and header values.
+// copyKept copies p to the page, without the payload and the header values.
 func (v *messagePage) copyKept(p *store.Parked) {
 	m := operate.NewMessage(p)
 	v.Bytes, v.State, v.Seen = len(m.Data), operate.State(p), stateHash(p)
@@ -143,12 +144,12 @@ func (v *messagePage) copyKept(p *store.Parked) {
 	v.sel = only(p)
 }
 
-// only selects one message.
+// only returns the selection of the message p.
 func only(p *store.Parked) operate.Selection {
 	return operate.Selection{Dead: p.Dead != nil, Consumer: p.Consumer, Source: p.Source, ID: p.ID}
 }
 
-// Payload is the page of one message with its payload. Payload first records the access in the audit.
+// Payload is the page of one message with its payload. It first records the access in the audit.
 func (m Pages) Payload(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {

@@ -15,7 +15,8 @@ func filters() []string {
 	return []string{"consumer", "source", "id", "key", "topic", "type", "kind", "fingerprint", "from", "to"}
 }
 
-// meantOf returns an error for a filter that would select nothing, or that applies only to dead letters.
+// meantOf returns an error if a filter cannot select any message, such as a filter for dead letters on the
+// page of parked messages.
 func meantOf(s *operate.Selection) error {
 	switch {
 	case !s.Dead && (s.Kind+s.Fingerprint != "" || !s.DeadFrom.IsZero() || !s.DeadTo.IsZero()):
@@ -28,7 +29,7 @@ func meantOf(s *operate.Selection) error {
 	return nil
 }
 
-// messageSelect returns the selection of the arguments.
+// messageSelect returns the selection of messages that the arguments of the request describe.
 func messageSelect(q *page.Request, dead bool) (s operate.Selection, err error) {
 	s = operate.Selection{Dead: dead, Consumer: q.Arg("consumer"), Source: q.Arg("source"), ID: q.Arg("id"),
 		Topic: q.Arg("topic"), Type: q.Arg("type"),
@@ -60,7 +61,7 @@ func moment(q *page.Request, name string) (t time.Time, err error) {
 	return t, nil
 }
 
-// messageFilters returns the filter arguments for At.
+// messageFilters returns the filters of the request as arguments for page.Site.At.
 func messageFilters(q *page.Request, more ...string) []string {
 	out := []string{"in", q.Arg("in")}
 	for _, name := range filters() {

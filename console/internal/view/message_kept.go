@@ -1,5 +1,4 @@
-// Pages of messages that consumers keep: parked messages, dead letters, the quarantine, and single
-// messages.
+// This file has the pages that list parked messages and dead letters.
 
 package view
 
@@ -24,7 +23,7 @@ type keptPart struct {
 	Messages []messageLine `json:"messages"`
 	// Next is the argument "after" of the next page of this source; 0 for the last page.
 	Next    int64 `json:"next,omitempty"`
-	Scanned int   `json:"scanned"` // number of scanned messages if a limit ended the page; else 0
+	Scanned int   `json:"scanned"` // the number of messages that were read, if that limit ended the page
 }
 
 // messageLine is a message in a list, without payload and headers.
@@ -33,7 +32,7 @@ type messageLine struct {
 	State string `json:"state"`
 }
 
-// messageLineOf converts p.
+// messageLineOf returns p as a line of a list.
 func messageLineOf(p *store.Parked) messageLine {
 	return messageLine{operate.NewMessage(p), operate.State(p)}
 }
@@ -88,7 +87,7 @@ func (v *keptPage) HTML(p *page.Page) {
 	n := 0
 	for i := range v.Parts {
 		if n += len(v.Parts[i].Messages); v.Parts[i].Next > 0 {
-			n++ // there may be more
+			n++ // the source may have more matching messages
 		}
 		v.part(p, &v.Parts[i])
 	}
@@ -162,7 +161,7 @@ func Groups(q *page.Request) (page.View, error) {
 		return nil, err
 	}
 	parts, away, err := page.Parts(q, func(ctx context.Context, from *page.Source) (groupsPart, error) {
-		// one more, to detect that there are others
+		// Read one more than are counted, to detect that there are more.
 		all, err := operate.ListPage(ctx, from.DB, s, true,
 			operate.PageLimits{Limit: page.Exact, Scan: page.Exact + 1})
 		var g operate.Grouping

@@ -95,7 +95,7 @@ func (v *messagePage) facts(p *page.Page) {
 	v.writeLinks(p)
 }
 
-// writeLinks writes the configured links.
+// writeLinks writes the links of console.Options.Links.
 func (v *messagePage) writeLinks(p *page.Page) {
 	trace := ""
 	if parts := strings.Split(v.Kept.TraceParent, "-"); len(parts) == 4 {
@@ -120,7 +120,7 @@ func (v *messagePage) verbs(p *page.Page) {
 		names = []string{"redrive", "drop"}
 	}
 	if v.sel.Dead && v.Kept.Kind == failure.KindRejected {
-		names = []string{"drop"} // its reply was sent, so handling it again changes nothing
+		names = []string{"drop"} // the rejection was sent, so a redrive would change nothing
 	}
 	for _, name := range names {
 		p.Put("<p class=\"verbs\">")
@@ -160,7 +160,7 @@ func (v *messagePage) errors(p *page.Page) {
 	p.Put("</section>\n")
 }
 
-// failures lists the failed attempts, if there are several.
+// failures writes the failed attempts, if there are several.
 func (v *messagePage) failures(p *page.Page) {
 	all := v.Kept.Failures
 	if len(all) < 2 {

@@ -28,7 +28,7 @@ type quarantined struct {
 	Taken    *time.Time `json:"taken_at,omitempty"`
 }
 
-// quarantinedOf converts m, from the database of a service.
+// quarantinedOf returns m as a line of a list. service is the name of the database.
 func quarantinedOf(service string, m *store.Quarantined) quarantined {
 	return quarantined{m.Number, service, m.Consumer, m.Why.String(), m.At, m.Source, m.ID, m.Message.Topic,
 		m.Message.Type, page.Key(m.Message.Key),

@@ -14,10 +14,10 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// Actor applies verbs.
+// Actor applies verbs that an operator has confirmed.
 type Actor struct{ Jobs *Jobs }
 
-// Act applies a verb if its plan has not changed.
+// Act applies a verb, unless its plan has changed since the operator saw it.
 func (a Actor) Act(q *page.Request) (page.View, error) {
 	v, err := planOf(q)
 	if err != nil {
@@ -56,11 +56,11 @@ func (a Actor) Act(q *page.Request) (page.View, error) {
 		return nil, err
 	}
 	a.Jobs.Launch(v.at, run, j)
-	j.Wait(q.Context()) // most end within that time
+	j.Wait(q.Context()) // so that the next page already shows the end of most runs
 	return q.See("/run", "in", v.Source, "run", run.ID), nil
 }
 
-// most returns the largest number of objects that a verb accepts here.
+// most returns the maximum number of messages or sagas that one use of the verb may change.
 func (v *plan) most() int64 {
 	if v.verb.About == page.Apart {
 		return operate.AdmitBatch
@@ -69,7 +69,7 @@ func (v *plan) most() int64 {
 }
 
 // changed reports whether the state differs from the state that the operator saw. Parked messages and sagas
-// change all the time. So a selection of several counts as changed only if their number is larger.
+// change all the time. So a selection of several of them counts as changed only if it has become larger.
 func (v *plan) changed(seen string) bool {
 	if v.many || v.verb.About == page.Messages && !v.verb.Dead && v.Selected != 1 {
 		_, count, _ := strings.Cut(seen, "-")
@@ -79,7 +79,7 @@ func (v *plan) changed(seen string) bool {
 	return seen != v.Seen
 }
 
-// applyNow applies a verb that needs only a few statements.
+// applyNow applies a verb without a run, because the verb needs only a few statements.
 func (v *plan) applyNow(q *page.Request, reason string) (page.View, error) {
 	o := operate.Order{Author: q.Who.Name, Reason: reason}
 	if v.verb.About == page.Consumers {

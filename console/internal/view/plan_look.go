@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Show is the page of a verb's effect.
+// Show is the page that shows the effect of a verb before the operator confirms.
 func Show(q *page.Request) (page.View, error) { return planOf(q) }
 
 func planOf(q *page.Request) (*plan, error) {
@@ -79,7 +79,7 @@ func pace(q *page.Request) (p operate.Pace, err error) {
 	return p, nil
 }
 
-// look computes the effect on the selected messages, at most 10,000.
+// look computes the effect of a verb on the selected messages. It reads at most 10,000 messages.
 func (v *plan) look(ctx context.Context, s *page.Source) error {
 	sel := v.Request.Selection
 	all, err := operate.ListPage(ctx, s.DB, sel, true, operate.PageLimits{Limit: page.Exact,
@@ -109,7 +109,7 @@ func (v *plan) look(ctx context.Context, s *page.Source) error {
 			_, _ = sum.Write([]byte(v.single)) // a hash never fails
 		}
 	}
-	if sel.Dead && sel.DeadTo.IsZero() && !last.IsZero() { // later dead letters were not seen
+	if sel.Dead && sel.DeadTo.IsZero() && !last.IsZero() { // the operator has not seen later dead letters
 		v.Request.Selection.DeadTo = last.Add(time.Microsecond)
 	}
 	v.Seen = hex.EncodeToString(sum.Sum(nil)[:8]) + "-" + strconv.Itoa(v.Change)
@@ -129,7 +129,7 @@ func (v *plan) unsettled(ctx context.Context, s *page.Source) error {
 	return err
 }
 
-// planConsumer is the dry run of a verb on a consumer.
+// planConsumer computes the effect of a verb on a consumer.
 func (v *plan) planConsumer(q *page.Request) error {
 	v.Request.Selection.Consumer, v.Request.Selection.Fingerprint = q.Arg("consumer"), q.Arg("fingerprint")
 	fingerprint := v.Request.Selection.Fingerprint
@@ -166,7 +166,7 @@ func (v *plan) apply(ctx context.Context, s *page.Source, o operate.Order) error
 	return operate.UnskipInbox(ctx, s.DB, sel.Consumer, sel.Fingerprint, o)
 }
 
-// admission is the dry run of admitting messages in quarantine.
+// admission computes the effect of admitting messages from quarantine.
 func (v *plan) admission(q *page.Request) error {
 	a, err := admissionOf(q)
 	if err != nil {

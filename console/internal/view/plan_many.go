@@ -22,7 +22,7 @@ type meantSaga struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// manySagas is the dry run of a verb on all selected orchestrated sagas.
+// manySagas computes the effect of a verb on all selected orchestrated sagas.
 func (v *plan) manySagas(q *page.Request) error {
 	sel, err := sagaSelect(q)
 	if err != nil {
@@ -54,11 +54,12 @@ func (v *plan) manySagas(q *page.Request) error {
 	return nil
 }
 
-// mostTried limits the sagas for which a dry run checks the verb: each costs a read.
+// mostTried limits the sagas for which the console makes a dry run of the verb, because each dry run needs a
+// read.
 const mostTried = 100
 
-// try computes how many sagas a verb would change, and why it would not change the others. If this takes too
-// long, try counts all selected sagas, because each saga is checked again when the verb is applied.
+// try computes the number of sagas that a verb would change, and the reasons for the others. If this takes
+// too long, try counts all selected sagas. That is safe, because the verb checks each saga again.
 func (v *plan) try(q *page.Request, sel operate.SagaSelection, c operate.SagaChange) {
 	r, err := page.One(q, v.at, func(ctx context.Context, s *page.Source) (operate.SagaReport, error) {
 		r, err := operate.ChangeSagas(ctx, s.DB, sel, c, operate.Order{DryRun: true})
@@ -80,7 +81,7 @@ func (v *plan) try(q *page.Request, sel operate.SagaSelection, c operate.SagaCha
 	}
 }
 
-// manyFlows is the dry run of compensating all selected choreographed sagas.
+// manyFlows computes the effect of compensating all selected choreographed sagas.
 func (v *plan) manyFlows(q *page.Request) error {
 	if v.at.Compensate == nil {
 		return page.NewRefusal(http.StatusBadRequest, "%s has no tracker of choreographed sagas", v.Source)
@@ -107,15 +108,15 @@ func (v *plan) manyFlows(q *page.Request) error {
 	return nil
 }
 
-// setCount sets the number of selected sagas. This number changes all the time, so the verb is later refused
-// only if the number is larger.
+// setCount sets the number of selected sagas. This number changes all the time, so the console later refuses
+// the verb only if the number has become larger.
 func (v *plan) setCount(n int) {
 	v.Selected, v.Change, v.More = n, n, n > page.Exact
 	v.Seen = "n-" + strconv.Itoa(n)
 	v.Request.Of = n
 }
 
-// run returns the bulk action of v.
+// run returns the run that applies the verb of v to all selected messages or sagas.
 func (v *plan) run(q *page.Request, id, reason string) operate.Run {
 	if is := &v.Request; is.Sagas != nil {
 		return operate.NewSagaRun(id, *is.Sagas, *is.Change, is.Of,

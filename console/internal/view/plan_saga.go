@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// sagaPlan is the dry run of a verb on one saga.
+// sagaPlan computes the effect of a verb on one orchestrated saga.
 func (v *plan) sagaPlan(q *page.Request) error {
 	c, sel := sagaChange(q, v.Verb)
 	v.Command = page.SagaCommand(v.at.At, &c, &sel)
@@ -26,7 +26,7 @@ func (v *plan) sagaPlan(q *page.Request) error {
 		d := was.Detail(false)
 		v.Seen = d.ID + "-" + strconv.FormatInt(d.Changed.UnixNano(), 36)
 		if c.Verb == operate.CompleteSaga && c.Data == nil {
-			c.Data = json.RawMessage("null") // the form will ask for it
+			c.Data = json.RawMessage("null") // a placeholder: the operator enters the data in the form
 		}
 		r, err := operate.ChangeSagas(ctx, s.DB, sel, c, operate.Order{DryRun: true})
 		if partly := new(operate.PartialError); errors.As(err, &partly) {
@@ -54,7 +54,7 @@ func wishOf(q *page.Request) operate.CompensateRequest {
 	return operate.CompensateRequest{Key: q.Arg("key"), Flow: q.Arg("flow")}
 }
 
-// compensation is the dry run of compensating a choreographed saga.
+// compensation computes the effect of compensating one choreographed saga.
 func (v *plan) compensation(q *page.Request) error {
 	if v.at.Compensate == nil {
 		return page.NewRefusal(http.StatusBadRequest, "%s has no tracker of choreographed sagas", v.Source)

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// runPage is a bulk action, as recorded in skald_audit.
+// runPage is the page of a bulk action, which skald_audit records as a run.
 type runPage struct {
 	Source string `json:"source"`
 	operate.Run
@@ -39,7 +39,7 @@ func (js *Jobs) runOf(q *page.Request) (*runPage, error) {
 	if id == "" {
 		return nil, page.NewRefusal(http.StatusBadRequest, "give run=NAME")
 	}
-	here := js.job(s.Name, id) != nil // first, so that a run that ends now is read as ended
+	here := js.job(s.Name, id) != nil // before ReadRun: a run that ends in between is then shown as ended
 	r, err := page.One(q, s, func(ctx context.Context, s *page.Source) (operate.Run, error) {
 		return operate.ReadRun(ctx, s.DB, id)
 	})
@@ -53,7 +53,7 @@ func (js *Jobs) Stop(q *page.Request) (page.View, error) {
 		return nil, err
 	}
 	j, id := js.job(s.Name, q.Arg("run")), q.Arg("run")
-	if j == nil { // otherwise no query: the database may not answer
+	if j == nil { // with a job, stop it without a query, because the database may not answer
 		if _, err := js.runOf(q); err != nil {
 			return nil, err
 		}
@@ -75,7 +75,7 @@ func (js *Jobs) Resume(q *page.Request) (page.View, error) {
 		return nil, page.NewRefusal(http.StatusConflict, "the run has ended: %s", v.Ended)
 	}
 	r := v.Run
-	r.Author = q.Who.Name // the audit names the user who continues it
+	r.Author = q.Who.Name // the audits of further changes name the user that continues the run
 	j, err := js.Reserve(v.at, r.ID)
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (v *runPage) HTML(p *page.Page) {
 	p.Put("</section>\n")
 }
 
-// sagas writes the saga filters of the run.
+// sagas writes the filters that select the sagas of the run.
 func (v *runPage) sagas(p *page.Page) {
 	if s := v.Request.Sagas; s != nil {
 		for _, f := range [][2]string{{"saga", s.Name}, {"key", s.Key}, {"id", s.ID}, {"status", s.Status},

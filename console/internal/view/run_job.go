@@ -1,4 +1,4 @@
-// Execution of bulk actions, which are rows of skald_audit, and their progress.
+// This file executes bulk actions in the background. skald_audit records each bulk action as a run.
 
 package view
 
@@ -16,13 +16,14 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// shortWait is the time for which a form waits for its run. Most runs end within this time.
+// shortWait limits the time that the answer to a form waits for the end of its run. Most runs end within this
+// time.
 const shortWait = 300 * time.Millisecond
 
-// mostJobs limits the concurrent bulk actions per source, so that a hanging source does not block others.
+// mostJobs limits the concurrent bulk actions of each source.
 const mostJobs = 4
 
-// Jobs has the runs that this process executes. skald_audit has their results.
+// Jobs has the runs that this process executes.
 type Jobs struct {
 	actions context.Context // ends all runs
 	log     *slog.Logger
@@ -31,7 +32,7 @@ type Jobs struct {
 	here map[string]*job // by source and run
 }
 
-// NewRun returns an empty Jobs. Its runs end with actions.
+// NewRun returns an empty Jobs. All its runs stop when actions ends.
 func NewRun(actions context.Context, log *slog.Logger) *Jobs {
 	return &Jobs{actions: actions, log: log, here: map[string]*job{}}
 }
@@ -44,11 +45,11 @@ type job struct {
 	done chan struct{} // closed when the run has ended
 
 	mu  sync.Mutex
-	by  string // the user who stopped it
-	did int    // number of finished objects
+	by  string // the user that stopped it
+	did int    // the number of changed messages or sagas
 }
 
-// Wait blocks until j has ended, at most shortWait.
+// Wait blocks until j has ended, for at most shortWait.
 func (j *job) Wait(ctx context.Context) {
 	t := time.NewTimer(shortWait)
 	defer t.Stop()
@@ -80,7 +81,7 @@ func (js *Jobs) job(source, run string) *job {
 	return js.here[jobName(source, run)]
 }
 
-// inHand returns the names of the runs in progress.
+// inHand returns the names of the runs that this process executes.
 func (js *Jobs) inHand() map[string]bool {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -91,7 +92,8 @@ func (js *Jobs) inHand() map[string]bool {
 	return names
 }
 
-// Reserve adds a job for a run before the run is recorded. The caller must call Launch or LetGo.
+// Reserve adds a job for a run, before the caller records the run. It returns an error if the run is in
+// progress already, or if the source has too many jobs. Afterwards the caller must call Launch or LetGo.
 func (js *Jobs) Reserve(s *page.Source, run string) (*job, error) {
 	name := jobName(s.Name, run)
 	js.mu.Lock()
@@ -119,7 +121,7 @@ func (js *Jobs) Reserve(s *page.Source, run string) (*job, error) {
 	return j, nil
 }
 
-// LetGo removes a job.
+// LetGo removes a job that was not launched, or that has ended.
 func (js *Jobs) LetGo(j *job) {
 	j.stop()
 	js.mu.Lock()
@@ -128,7 +130,7 @@ func (js *Jobs) LetGo(j *job) {
 	close(j.done)
 }
 
-// Launch executes or continues a run in the background. The run does not end with the request.
+// Launch begins or continues a run in the background, independent of the request.
 func (js *Jobs) Launch(s *page.Source, run operate.Run, j *job) {
 	go func() {
 		defer js.LetGo(j)
@@ -156,7 +158,7 @@ func (js *Jobs) Wait(ctx context.Context) error {
 	}
 }
 
-// carry executes a run and records its result.
+// carry executes a run, and records its outcome or its interruption.
 func (js *Jobs) carry(ctx context.Context, s *page.Source, run operate.Run, j *job) {
 	_, err := page.Rescued(ctx,
 		func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx, s, run, j) })
@@ -206,9 +208,9 @@ func (js *Jobs) note(ctx, ended context.Context, s *page.Source, run operate.Run
 	var stopped *operate.StoppedError
 	switch {
 	case errors.As(err, &stopped), run.Verb == "redrive" && (err == nil || errors.As(err, &partly)):
-		return nil // the operation recorded it
-	case err == nil: // by the rows in the database: another process may have done a part
-		if run.Request.Flows == nil { // a run of flows reads all of them again, and requests nothing twice
+		return nil // the operation itself has recorded the outcome
+	case err == nil: // count the changes in the database, because another process may have made some of them
+		if run.Request.Flows == nil { // a run on flows selects all its sagas again, so it counts them itself
 			now, err := operate.ReadRun(ctx, s.DB, run.ID)
 			if err != nil {
 				return err

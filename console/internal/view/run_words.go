@@ -5,7 +5,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// runTitle returns the title of a run's verb.
+// runTitle returns the title of the verb of a run.
 func runTitle(r *operate.Run) string {
 	if verb := r.SagaVerbOf(); verb != "" {
 		return page.Title(page.OfSaga + string(verb))
@@ -13,7 +13,7 @@ func runTitle(r *operate.Run) string {
 	return page.Title(r.Verb)
 }
 
-// things names the objects of a run.
+// things returns the word for the objects of a run: messages or sagas.
 func things(r *operate.RunRequest) string {
 	if r.Sagas != nil || r.Flows != nil {
 		return "sagas"

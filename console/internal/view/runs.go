@@ -15,19 +15,19 @@ type runsPage struct {
 	Away []page.Unreachable `json:"away"`
 }
 
-// runsNext is the argument of a source's next page.
+// runsNext has the argument for the next page of a source.
 type runsNext struct {
 	Source string `json:"source"`
 	Before int64  `json:"before"`
 }
 
-// runsRead is the answer of a source.
+// runsRead is the answer of one source.
 type runsRead struct {
 	runs []operate.Run
 	next int64
 }
 
-const runsWithin = 10_000 // newest audit entries to read
+const runsWithin = 10_000 // the number of audits in which the page searches for runs
 
 // Runs is the page of the latest runs.
 func (js *Jobs) Runs(q *page.Request) (page.View, error) {
@@ -39,7 +39,7 @@ func (js *Jobs) Runs(q *page.Request) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	here := js.inHand() // first, so that a run that ends now is read as ended
+	here := js.inHand() // before the query: a run that ends in between is then shown as ended
 	got, away := page.Each(q.Context(), q.Sources, only,
 		func(ctx context.Context, s *page.Source) (out runsRead, err error) {
 			out.runs, out.next, err = operate.ReadRuns(ctx, s.DB, before, runsWithin)

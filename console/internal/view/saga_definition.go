@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// definitionsPage lists the definitions of orchestrated sagas that engines have recorded.
+// definitionsPage lists the definitions of orchestrated sagas that engines have stored.
 type definitionsPage struct {
 	Parts []definitionsPart  `json:"sources"`
 	Away  []page.Unreachable `json:"away"`
@@ -75,14 +75,14 @@ func definitionLine(p *page.Page, source string, d *operate.Definition) {
 	p.Put("</td></tr>\n")
 }
 
-// definitionPage is one version, drawn and compared with the newest.
+// definitionPage has one version of a definition: its drawing, and its differences from the newest version.
 type definitionPage struct {
 	Source string `json:"source"`
 	operate.Definition
 	picture string // SVG
 }
 
-// Definition is the page of one version.
+// Definition is the page of one version of a definition.
 func Definition(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {
@@ -111,7 +111,7 @@ func (v *definitionPage) HTML(p *page.Page) {
 	p.Put("<section class=\"card\">\n")
 	if v.picture != "" {
 		p.Put("<div class=\"picture\">")
-		p.WriteString(v.picture) // draw escapes its input
+		p.WriteString(v.picture) // package draw has escaped all texts
 		p.Put("</div>\n")
 	}
 	p.Put("<dl class=\"rows\">\n")

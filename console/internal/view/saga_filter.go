@@ -16,7 +16,7 @@ func sagaFilters() []string {
 	return []string{"name", "key", "id", "status", "stuck", "failing", "paused", "step", "error", "older"}
 }
 
-// sagaSelect returns the selection of orchestrated sagas.
+// sagaSelect returns the selection of orchestrated sagas that the arguments of the request describe.
 func sagaSelect(q *page.Request) (s operate.SagaSelection, err error) {
 	s = operate.SagaSelection{Name: q.Arg("name"), Key: q.Arg("key"), ID: q.Arg("id"),
 		Status: q.Arg("status"), Stuck: q.Flag("stuck"), Paused: q.Flag("paused"),
@@ -31,13 +31,13 @@ func sagaSelect(q *page.Request) (s operate.SagaSelection, err error) {
 	return s, q.Word("status")
 }
 
-const mostDays = 36_500 // within the range of time.Duration
+const mostDays = 36_500 // a larger number may exceed the range of time.Duration
 
-// ageOf parses a duration, also in days.
+// ageOf parses a duration. It also accepts days, such as "2d".
 func ageOf(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
-		if err == nil && !(n >= 0 && n <= mostDays) { // false for NaN
+		if err == nil && !(n >= 0 && n <= mostDays) { // comparisons with NaN are false
 			err = errors.New("out of bounds")
 		}
 		return time.Duration(n * 24 * float64(time.Hour)), err
@@ -45,7 +45,7 @@ func ageOf(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// manyButton links to the dry run of a verb on everything that matches the filter.
+// manyButton writes a link to the plan of a verb on all sagas that match the filter.
 func manyButton(p *page.Page, verb, source string, names ...string) {
 	args := []string{"verb", verb, "in", source, "many", "1"}
 	for _, name := range names {
@@ -55,7 +55,7 @@ func manyButton(p *page.Page, verb, source string, names ...string) {
 		page.Title(verb))
 }
 
-// selectFlows returns the selection of choreographed sagas.
+// selectFlows returns the selection of choreographed sagas that the arguments of the request describe.
 func selectFlows(q *page.Request) operate.FlowSelection {
 	return operate.FlowSelection{Flow: q.Arg("flow"), State: q.Arg("state"), Overdue: q.Flag("overdue")}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// flowsPage lists choreographed sagas from trackers.
+// flowsPage lists choreographed sagas that trackers have stored.
 type flowsPage struct{ listed[operate.SagaProgress] }
 
 // Flows is the page of choreographed sagas.
@@ -42,7 +42,7 @@ func (v *flowsPage) HTML(p *page.Page) {
 		v.verbs(p), func(_ string, s *operate.SagaProgress) { flowLine(p, s) })
 }
 
-// verbs writes the verbs on all sagas that match the filter.
+// verbs writes the verbs for all sagas that match the filter.
 func (v *flowsPage) verbs(p *page.Page) func(*listedPart[operate.SagaProgress]) {
 	if selectFlows(p.Request) == (operate.FlowSelection{}) || p.Arg("key") != "" {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/console/internal/page"
 )
 
-// listed has the first items of each source, in the source's order.
+// listed has one page of items of each source.
 type listed[T any] struct {
 	Parts []listedPart[T]    `json:"sources"`
 	Away  []page.Unreachable `json:"away"`
@@ -15,16 +15,17 @@ type listed[T any] struct {
 type listedPart[T any] struct {
 	Source string `json:"source"`
 	Sagas  []T    `json:"sagas"`
-	More   bool   `json:"more"` // there are more
+	More   bool   `json:"more"` // the source has more items
 	// Next is the argument "after" of the next page of this source, for orchestrated sagas; "" for the last
 	// page.
 	Next    string `json:"next,omitempty"`
-	Scanned int    `json:"scanned,omitempty"` // number of scanned sagas if a limit ended the page
+	Scanned int    `json:"scanned,omitempty"` // the number of sagas that were read, if that limit ended the page
 
 	at *page.Source
 }
 
-// listOf queries the selected sources for a page and one more.
+// listOf queries the selected sources. ask should return one item more than a page has, to detect that there
+// are more.
 func listOf[T any](q *page.Request,
 	ask func(ctx context.Context, s *page.Source) ([]T, error)) (v listed[T], err error) {
 	v.Parts, v.Away, err = page.Parts(q, func(ctx context.Context, s *page.Source) (listedPart[T], error) {
@@ -39,7 +40,7 @@ func listOf[T any](q *page.Request,
 
 func (*listed[T]) Live() {}
 
-// tables writes a table for each source with items; before writes the part above it.
+// tables writes a table for each source with items. before writes the text above each table.
 func (v *listed[T]) tables(p *page.Page, order string, heads []string, before func(*listedPart[T]),
 	line func(source string, one *T)) {
 	n := 0

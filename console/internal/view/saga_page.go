@@ -25,7 +25,7 @@ func (v *sagaPage) HTML(p *page.Page) {
 	p.Put("</h2>\n")
 	if v.picture != "" {
 		p.Put("<div class=\"picture\">")
-		p.WriteString(v.picture) // draw escapes its input
+		p.WriteString(v.picture) // package draw has escaped all texts
 		p.Put("</div>\n")
 	}
 	for _, line := range v.Explained {
@@ -95,7 +95,7 @@ func (v *sagaPage) runs(p *page.Page) {
 	p.Put("</table></div></section>\n")
 }
 
-// failures lists the last failed attempts of the steps, if there are any.
+// failures writes the last failed attempts of the steps, if there are any.
 func (v *sagaPage) failures(p *page.Page) {
 	if !slices.ContainsFunc(v.Runs, func(r operate.SagaRun) bool { return len(r.Failures) > 0 }) {
 		return

@@ -1,4 +1,4 @@
-// Pages of sagas: orchestrated ones with their definitions, and choreographed ones from trackers.
+// This file has the page that lists orchestrated sagas, and reads the page of one saga.
 
 package view
 
@@ -41,7 +41,7 @@ func SagaList(q *page.Request) (page.View, error) {
 	return v, err
 }
 
-// mostSagas limits the scan for a page if a filter has no index: step, error or time.
+// mostSagas limits the sagas that are read for a page. No index supports the filters step, error and time.
 const mostSagas = 20_000
 
 // nextSagas writes the link to the next page of a source.
@@ -58,7 +58,7 @@ func nextSagas(p *page.Page, source, next string, scanned int) {
 	p.Put("</p>\n")
 }
 
-// sagaNext returns the argument "after" of the next page.
+// sagaNext encodes the argument "after" of the next page.
 func sagaNext(s *store.SagaRef) string {
 	if s == nil {
 		return ""
@@ -99,7 +99,7 @@ func (v *sagasPage) HTML(p *page.Page) {
 		v.verbs(p), func(source string, s *operate.Saga) { sagaLine(p, source, s) })
 }
 
-// ended reports a status that no verb changes.
+// ended reports whether a saga with this status has ended.
 func ended(status string) bool { return status == "done" || status == "compensated" }
 
 // verbs writes the verbs that may apply to the sagas that match the filter.
@@ -160,18 +160,18 @@ func retrying(p *page.Page, s *operate.Saga) {
 	}
 }
 
-// sagaPage is one orchestrated saga, without input and outputs.
+// sagaPage is the page of one orchestrated saga, without its input and its outputs.
 type sagaPage struct {
 	Source string `json:"source"`
 	operate.SagaDetail
 	Explained []string   `json:"explained"`
 	Shown     *shownSaga `json:"data,omitempty"`
-	picture   string     // SVG; "" if no engine has recorded its definition
-	forward   bool       // it can no longer compensate
+	picture   string     // an SVG; "" if no engine has stored the definition
+	forward   bool       // the saga can no longer turn back
 	at        *page.Source
 }
 
-// shownSaga has the input and outputs that a user requested; the request is recorded.
+// shownSaga has the input and the outputs for a page. The audit has a record of the access.
 type shownSaga struct {
 	Input   string            `json:"input"`
 	Outputs map[string]string `json:"outputs"`
@@ -207,7 +207,7 @@ func readSaga(q *page.Request, data bool) (*sagaPage, error) {
 	})
 }
 
-// Data is the page of a saga with input and outputs. Data first records the access in the audit.
+// Data is the page of a saga with its input and its outputs. It first records the access in the audit.
 func (is SagaPages) Data(q *page.Request) (page.View, error) {
 	v, err := readSaga(q, true)
 	if err != nil {

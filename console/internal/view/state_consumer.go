@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// consumerPage has the positions of a consumer, and the operators' orders to it.
+// consumerPage has the positions of a consumer, and the orders of operators, such as a pause.
 type consumerPage struct {
 	Source     string         `json:"source"`
 	Name       string         `json:"consumer"`
@@ -93,7 +93,7 @@ func readConsumer(ctx context.Context, s *page.Source, name string) (*consumerPa
 	return v, nil
 }
 
-// ordersHash returns a hash of the orders to a consumer.
+// ordersHash reads the orders to a consumer, and returns their hash. A plan uses it to detect a change.
 func ordersHash(ctx context.Context, s *page.Source, name string) (string, error) {
 	v, err := readConsumer(ctx, s, name)
 	return v.ordersHash(), err

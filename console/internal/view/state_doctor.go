@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/operate"
 )
 
-// doctorPage has the findings of the doctor in one source. This page needs more queries than other pages, so
-// it does not refresh.
+// doctorPage has the findings of operate.Doctor in one source. This page needs more queries than other
+// pages, so it has no automatic refresh.
 type doctorPage struct {
 	Source   string            `json:"source"`
 	Findings []operate.Finding `json:"findings"`
@@ -18,7 +18,7 @@ type doctorPage struct {
 	Command  string            `json:"command"`
 }
 
-// Doctor is the page of a doctor's findings in one source.
+// Doctor is the page of the findings of operate.Doctor in one source.
 func Doctor(q *page.Request) (page.View, error) {
 	s, err := q.Source()
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 type holdLine struct {
 	Space  string    `json:"space"`
 	Key    []byte    `json:"key"`
-	Name   string    `json:"saga"` // definition of the saga
+	Name   string    `json:"saga"` // the definition of the saga
 	Saga   string    `json:"saga_key"`
 	Since  time.Time `json:"since"`
-	Before int       `json:"before"`  // number of sagas before it; 0 means it holds the entity
-	Behind int       `json:"waiting"` // number of sagas behind it
+	Before int       `json:"before"`  // the number of sagas before this one; 0 if it holds the entity
+	Behind int       `json:"waiting"` // the number of sagas after this one
 }
 
-// mostHolds limits the places that are scanned for holders.
+// mostHolds limits the places that are read to find holders.
 const mostHolds = 1000
 
-// heldBySagas returns the queue of an entity, or the holders of all entities if entity is nil. The result
-// more is true if there are more places than the returned ones.
+// heldBySagas returns the queue of an entity, or the holders of all entities if entity is nil. more reports
+// whether there are more places than out has.
 func heldBySagas(ctx context.Context, db store.Lister, entity *store.Lock) (out []holdLine, more bool,
 	err error) {
 	all, err := store.ListHolds(ctx, db, store.HoldQuery{Entity: entity, Limit: mostHolds})

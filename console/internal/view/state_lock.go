@@ -8,7 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// locksPage lists entities that transactions have locked or sagas hold, and reserved keys.
+// locksPage lists the entities that transactions have locked, the entities that sagas hold, and reserved
+// keys.
 type locksPage struct {
 	Parts []locksPart        `json:"sources"`
 	Away  []page.Unreachable `json:"away"`
@@ -16,24 +17,24 @@ type locksPage struct {
 
 type locksPart struct {
 	Source   string         `json:"source"`
-	Told     bool           `json:"told"` // false: the database does not report which transaction holds an entity
+	Told     bool           `json:"told"` // the database reports the transaction that has locked an entity
 	Part     bool           `json:"part"` // there are many entities, and only a part was read
 	Entities []lockLine     `json:"entities"`
-	Held     []holdLine     `json:"held"` // by sagas
+	Held     []holdLine     `json:"held"` // the entities that sagas hold
 	Reserved []reservedLine `json:"reserved"`
-	More     bool           `json:"more"` // there are more: narrow the filter
+	More     bool           `json:"more"` // there are more than the page shows
 }
 
 type lockLine struct {
 	Space   string `json:"space"`
 	Key     []byte `json:"key"`
-	Version int64  `json:"version"` // fencing token of the last holder; 0 if there was none
-	// Holder is the transaction that holds it until it ends; "" if there is none.
+	Version int64  `json:"version"` // the fencing token of the last holder; 0 without a holder so far
+	// Holder is the transaction that has locked the entity. It is "" if the entity is not locked.
 	Holder string `json:"holder"`
-	// HeldSeconds is the age of that transaction; -1 if unknown.
+	// HeldSeconds is the age of the transaction Holder. It is -1 if the age is not known.
 	HeldSeconds float64 `json:"held_seconds"`
-	Waiting     int     `json:"waiting"` // number of waiting transactions
-	Unnamed     bool    `json:"unnamed"` // the entities that the transaction has locked cannot be named
+	Waiting     int     `json:"waiting"` // the number of transactions that wait for the entity
+	Unnamed     bool    `json:"unnamed"` // the names of the entities that Holder has locked are not known
 }
 
 type reservedLine struct {
@@ -41,7 +42,7 @@ type reservedLine struct {
 	Source      string  `json:"source"`
 	ID          string  `json:"id"`
 	HeldSeconds float64 `json:"held_seconds"`
-	LeftSeconds float64 `json:"left_seconds"` // of its lease; 0 if it has expired
+	LeftSeconds float64 `json:"left_seconds"` // the remaining time of the lease; 0 if the lease has expired
 }
 
 // Locks is the page of locked entities and reserved keys.

@@ -1,5 +1,4 @@
-// Pages about the state of databases: the overview, consumers, outboxes, locks, open calls, and the
-// doctor's findings.
+// This file has the overview, the first page of the console.
 
 package view
 
@@ -15,7 +14,8 @@ import (
 	"github.com/skald-go/skald/console/internal/page"
 )
 
-// pageOfFinding returns the page that lists the objects of a finding, and its filter; "" if there is none.
+// pageOfFinding returns the path and the filter of the page that lists the objects of a finding. The path is
+// "" if there is no such page.
 func pageOfFinding(name string) (path string, filter []string) {
 	switch name {
 	case "SkaldRelayGone", "SkaldOutboxOld", "SkaldDeferred", "SkaldRetentionStalled":
@@ -70,7 +70,7 @@ func (v *overviewPage) HTML(p *page.Page) {
 	}
 }
 
-// health writes one line for all sources: healthy, or the services that need attention.
+// health writes one line for all sources: all are healthy, or the names of those that need attention.
 func (v *overviewPage) health(p *page.Page) {
 	names := make([]string, 0, len(v.Sources))
 	worst := skald.Doubtful
@@ -96,14 +96,14 @@ func (v *overviewPage) health(p *page.Page) {
 		page.ClassOf(worst), len(names), len(v.Sources)+len(v.Away), strings.Join(names, "; "))
 }
 
-// longest is a wait in a source.
+// longest is a long wait in a source, with the path of the page that shows more.
 type longest struct {
 	source, what, path string
 	args               []string
 	since              time.Duration
 }
 
-const mostLongest = 8 // number in the list
+const mostLongest = 8 // the number of waits that the overview lists
 
 // waits writes the longest waits of all sources.
 func (v *overviewPage) waits(p *page.Page) {

@@ -8,14 +8,14 @@ import (
 	"github.com/skald-go/skald/console/internal/page"
 )
 
-const plotGap = 3 * page.Every // a longer time without a point breaks the line
+const plotGap = 3 * page.Every // after a longer time without a point, a new line begins
 
 const (
-	plotWide = 240 // units of an SVG
+	plotWide = 240 // in units of the SVG
 	plotHigh = 40
 )
 
-// lines returns the polylines of a plot for SVG; the largest value is at the top.
+// lines returns the points of the polylines of a plot, for SVG. The largest value, most, is at the top.
 func lines(points []page.Point, end time.Time,
 	value func(*page.Point) float64) (parts []string, most float64) {
 	for i := range points {
@@ -24,7 +24,7 @@ func lines(points []page.Point, end time.Time,
 	var part []string
 	done := func() {
 		if len(part) == 1 {
-			part = append(part, part[0]) // draws a dot
+			part = append(part, part[0]) // SVG draws no line for one point, but a dot for two equal points
 		}
 		if len(part) > 0 {
 			parts = append(parts, strings.Join(part, " "))
@@ -46,7 +46,7 @@ func lines(points []page.Point, end time.Time,
 	return parts, most
 }
 
-// plots draws the recorded points of the last hour. It omits figures that were always 0.
+// plots writes a plot of each number over the last hour. It leaves out numbers that were always 0.
 func plots(p *page.Page, s *page.SourceState) {
 	if len(s.Hour) < 2 {
 		return

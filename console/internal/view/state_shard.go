@@ -18,18 +18,18 @@ type shardsPage struct {
 type shardsPart struct {
 	Source        string      `json:"source"`
 	Pending       int64       `json:"pending"`
-	Exact         bool        `json:"exact"` // false: Pending is an estimate
+	Exact         bool        `json:"exact"` // false if Pending is an estimate
 	OldestSeconds float64     `json:"oldest_seconds"`
 	Deferred      int64       `json:"deferred"`
 	Shards        []shardLine `json:"shards"`
 	// Rows has some of the oldest waiting rows, and of the rows that the broker refused.
 	Rows   []row  `json:"rows"`
-	Unread string `json:"unread,omitempty"` // why the rows could not be read
+	Unread string `json:"unread,omitempty"` // the reason why the rows could not be read
 }
 
 type shardLine struct {
 	Shard   int    `json:"shard"`
-	Owner   string `json:"owner"` // the relay that publishes it; "" if there is none
+	Owner   string `json:"owner"` // the relay that owns the shard; "" without an owner
 	Epoch   int64  `json:"epoch"`
 	Pending int64  `json:"pending"`
 }
@@ -44,12 +44,12 @@ type row struct {
 	Key        []byte    `json:"key"`
 	Written    time.Time `json:"written"`
 	AgeSeconds float64   `json:"age_seconds"`
-	Deferred   bool      `json:"deferred"` // the broker refused this row, or an earlier one of its key
+	Deferred   bool      `json:"deferred"` // the broker refused this row, or an earlier row of its key
 	Attempts   int       `json:"attempts"`
 	Error      string    `json:"error"`
 }
 
-// oldestRows limits the rows of each kind.
+// oldestRows limits the waiting rows and the deferred rows of each source.
 const oldestRows = 20
 
 // Outbox is the page of outboxes.
@@ -66,7 +66,7 @@ func Outbox(q *page.Request) (page.View, error) {
 			return part, err
 		}
 		rows, err := store.ListWaiting(ctx, s.DB, oldestRows)
-		if err != nil { // an app has no right to read rows; the shards are shown anyway
+		if err != nil { // show the shards anyway: the rights of an app do not include reading rows
 			part.Unread = q.Sources.Why(ctx, s.Name, err)
 		}
 		for i := range rows {
@@ -141,7 +141,7 @@ func rowTable(p *page.Page, part *shardsPart) {
 	p.Put("</table></div>\n")
 }
 
-// rowOf converts r, without its payload.
+// rowOf returns r as a line of a list, without the payload.
 func rowOf(r *store.WaitingRow) row {
 	return row{r.Seq, r.Shard, r.ID, r.Topic, r.Type, r.Key, r.Written, r.Age.Seconds(), r.Deferred,
 		r.Attempts, r.LastError}

@@ -1,4 +1,5 @@
-// The story of a key, an id or a correlation: an order's timeline over several databases.
+// This file has the story: all messages, sagas and steps of a key, an ID or a correlation ID, in all
+// databases.
 
 package view
 
@@ -16,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// storyPage is everything that the sources have about a key, an id or a correlation.
+// storyPage is the page of a story.
 type storyPage struct {
 	Asked string             `json:"asked"`
 	Parts []storyPart        `json:"sources"`
@@ -24,7 +25,7 @@ type storyPage struct {
 	Line  []event            `json:"timeline"`
 }
 
-// storyPart is the part of one source.
+// storyPart is the part of a story in one source.
 type storyPart struct {
 	Source      string                 `json:"source"`
 	Sagas       []operate.SagaProgress `json:"sagas"` // orchestrated and choreographed
@@ -32,15 +33,15 @@ type storyPart struct {
 	Quarantined []quarantined          `json:"quarantine"`
 	Steps       []operate.SagaStep     `json:"steps"`
 	Outbox      []row                  `json:"outbox"`                  // unpublished rows
-	Unread      string                 `json:"outbox_unread,omitempty"` // why Outbox could not be read
-	// Written has the rows that are still in the outbox, published or not. Finished has messages with a
-	// mark.
+	Unread      string                 `json:"outbox_unread,omitempty"` // the error of reading Outbox
+	// Written has the rows of the outbox, published or not. Finished has the messages with a mark.
 	Written  []writtenLine  `json:"written"`
 	Finished []finishedLine `json:"finished"`
-	// More is true if only the first 10,000 kept messages were scanned for the id or correlation.
+	// More is true if the search by ID and correlation ID ended after 10,000 parked messages and dead
+	// letters.
 	More bool `json:"more"`
-	// Cut is true if more messages of the key exist than are shown, or more are in quarantine than were
-	// scanned.
+	// Cut is true if there are more messages of the key than the page shows, or if the search in quarantine
+	// ended before its end.
 	Cut bool `json:"cut"`
 	// Lookups is the number of pairs of a key and a consumer with kept messages. Only the first mostLookups
 	// pairs were read.
@@ -60,11 +61,11 @@ func (v *storyPage) known() bool {
 		})
 }
 
-// Of returns the page of the key, id or correlation in the argument "q".
+// Of returns the story of the key, ID or correlation ID in the argument "q".
 func Of(q *page.Request) (page.View, error) {
 	asked := q.Arg("q")
 	v, err := storyOf(q, asked)
-	// a key may end with a space, and a typed search, too
+	// A key may end with a space. A typed search may do so by accident: then search again without the space.
 	if typed := strings.TrimSpace(asked); err == nil && typed != asked && !v.known() {
 		return storyOf(q, typed)
 	}
@@ -82,14 +83,14 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 	}
 	key, err := page.ToKey(v.Asked)
 	if err != nil {
-		key = []byte(v.Asked) // it only looks like base64
+		key = []byte(v.Asked) // the text is no valid base64, so it is a key
 	}
 	sagas, away := page.Each(q.Context(), q.Sources, "",
 		func(ctx context.Context, s *page.Source) ([]operate.SagaProgress, error) {
 			return operate.ReadSagaProgress(ctx, s.DB, string(key), s.At)
 		})
 	v.Away = append(v.Away, away...)
-	gone := map[string]bool{} // do not wait for them again
+	gone := map[string]bool{} // sources that did not answer; do not query them again
 	for _, a := range away {
 		gone[a.Source] = true
 	}
@@ -110,7 +111,7 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 	parts, away := page.Each(q.Context(), q.Sources, "",
 		func(ctx context.Context, s *page.Source) (storyPart, error) {
 			if gone[s.Name] {
-				return storyPart{}, page.ErrBusy // it is listed already
+				return storyPart{}, page.ErrBusy // away has this source already
 			}
 			part, err := by.look(ctx, s)
 			if err == nil {
@@ -132,7 +133,7 @@ func storyOf(q *page.Request, asked string) (*storyPage, error) {
 	return v, nil
 }
 
-// marks looks up the messages of all sources in the marks of each source.
+// marks searches the marks of each source for the messages that were found in all sources.
 func (v *storyPage) marks(q *page.Request) {
 	ids, types := identitiesOf(v.Parts)
 	at := map[string]int{}
@@ -142,7 +143,7 @@ func (v *storyPage) marks(q *page.Request) {
 	found, away := page.Each(q.Context(), q.Sources, "",
 		func(ctx context.Context, s *page.Source) ([]finishedLine, error) {
 			i, answered := at[s.Name]
-			if !answered { // listed as away
+			if !answered { // v.Away has this source already
 				return nil, nil
 			}
 			return readFinished(ctx, s, v.Parts[i].consumers, ids, types)
@@ -155,13 +156,14 @@ func (v *storyPage) marks(q *page.Request) {
 	v.Away = append(v.Away, away...)
 }
 
-// search searches for messages by keys, and by an id or a correlation.
+// search searches one source for a story.
 type search struct {
 	asked string
-	// sagas has the ids under which participants may have recorded steps: the key and the ids of its sagas.
+	// sagas has the IDs under which services may have recorded steps: the key, and the IDs of sagas with this
+	// key.
 	sagas []string
 	keys  [][]byte
-	// correlations has the correlations of messages of the sagas.
+	// correlations has the correlation IDs of messages of the sagas.
 	correlations []string
 }
 
@@ -194,7 +196,8 @@ func (h *search) look(ctx context.Context, s *page.Source) (part storyPart, err 
 	return part, err
 }
 
-// kept finds kept messages: by key with an index, and by id or correlation in a limited scan.
+// kept finds parked messages and dead letters. Indexes support the search by key. The search by ID and
+// correlation ID reads a limited number of messages.
 func (h *search) kept(ctx context.Context, s *page.Source, part *storyPart,
 	consumers []page.Consumer) error {
 	what := store.ParkedQuery{Bare: true, Limit: page.Rows, About: h.asked, Scan: page.Scan}
@@ -226,7 +229,8 @@ func (h *search) kept(ctx context.Context, s *page.Source, part *storyPart,
 	return nil
 }
 
-// quarantined finds messages in quarantine: by id with an index, and by key or correlation in a limited scan.
+// quarantined finds messages in quarantine. An index supports the search by ID. The search by key and
+// correlation ID reads a limited number of messages.
 func (h *search) quarantined(ctx context.Context, s *page.Source, part *storyPart) error {
 	seen := map[int64]bool{}
 	for _, q := range []store.QuarantineQuery{{ID: h.asked, Bare: true, Limit: page.Rows},
@@ -248,12 +252,12 @@ func (h *search) quarantined(ctx context.Context, s *page.Source, part *storyPar
 	return nil
 }
 
-const mostQuarantined = 1000 // messages in quarantine to scan
-
+// Limits of a search in one source.
 const (
-	mostConsumers  = 20 // the most consumers with steps and marks to read
-	mostSagasOfKey = 8  // sagas whose steps are read by id
-	mostLookups    = 40 // reads of kept messages, by consumer and key, for consumers that have some
+	mostQuarantined = 1000 // messages in quarantine that are read
+	mostConsumers   = 20   // consumers for which steps and marks are read
+	mostSagasOfKey  = 8    // sagas for which steps are read by ID
+	mostLookups     = 40   // pairs of a consumer and a key for which kept messages are read
 )
 
 // steps reads the steps of all sagas in one query.
@@ -264,7 +268,7 @@ func (h *search) steps(ctx context.Context, s *page.Source, part *storyPart) err
 	list, err := operate.Steps(ctx, s.DB,
 		operate.StepSelection{Consumers: part.consumers, Sagas: h.sagas, Limit: page.Rows})
 	for i := range list {
-		list[i].Result, list[i].Outcome = nil, nil // payloads are not shown
+		list[i].Result, list[i].Outcome = nil, nil // a story has no payloads
 	}
 	part.Steps = append(part.Steps, list...)
 	return err

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// mostIDs limits the ids that are looked up in each source.
+// mostIDs limits the IDs for which the marks of each source are read.
 const mostIDs = 200
 
 // writtenLine is a message in a source's outbox.
@@ -20,7 +20,7 @@ type writtenLine struct {
 	Topic   string    `json:"topic"`
 	Type    string    `json:"type"`
 	Written time.Time `json:"written_at"`
-	State   string    `json:"state"` // published, waits, or unknown if too many rows wait
+	State   string    `json:"state"` // published, waits, or unknown (if too many rows wait)
 }
 
 // finishedLine is the mark of a message at a consumer.
@@ -35,7 +35,7 @@ type finishedLine struct {
 	At       time.Time `json:"at"`
 }
 
-// identitiesOf returns the ids in all parts, and the types of known messages.
+// identitiesOf returns the identities of all messages in parts, and the types of the messages, if known.
 func identitiesOf(parts []storyPart) (ids []store.Identity, types map[store.Identity]string) {
 	types = map[store.Identity]string{}
 	known := map[store.Identity]bool{}
@@ -65,7 +65,7 @@ func identitiesOf(parts []storyPart) (ids []store.Identity, types map[store.Iden
 	return ids, types
 }
 
-// readFinished reads the marks of messages for the consumers of a source, in one query.
+// readFinished reads the marks of messages at the consumers of a source.
 func readFinished(ctx context.Context, s *page.Source, consumers []string, ids []store.Identity,
 	types map[store.Identity]string) (out []finishedLine, err error) {
 	if len(ids) == 0 || len(consumers) == 0 {

@@ -46,7 +46,7 @@ func (v *storyPage) HTML(p *page.Page) {
 	}
 }
 
-// writeBlockers writes the messages that block progress, with the verb that unblocks each.
+// writeBlockers writes the messages that block the sagas, each with the verb that unblocks it.
 func (part *storyPart) writeBlockers(p *page.Page) {
 	for i := range part.Kept {
 		m := &part.Kept[i]
@@ -101,7 +101,7 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaProgress) {
 	p.Put("</p>\n")
 	if s.Style == operate.Choreographed {
 		p.Put("<div class=\"picture\">")
-		p.WriteString(picture(s)) // draw escapes its input
+		p.WriteString(picture(s)) // package draw escapes all texts
 		p.Put("</div>\n")
 	}
 	if text := s.Deadline(time.Now()); text != "" {
@@ -150,7 +150,7 @@ func (part *storyPart) saga(p *page.Page, s *operate.SagaProgress) {
 	p.Put("</section>\n")
 }
 
-// writeUnblocking writes the verbs that make an orchestrated saga continue, in the order of its Commands.
+// writeUnblocking writes the verbs that make an orchestrated saga continue.
 func (part *storyPart) writeUnblocking(p *page.Page, s *operate.SagaProgress) {
 	var verbs []operate.SagaVerb
 	if s.Stuck {
@@ -170,7 +170,7 @@ func (part *storyPart) writeUnblocking(p *page.Page, s *operate.SagaProgress) {
 	}
 }
 
-// waitsLine writes one event or condition for which a saga waits.
+// waitsLine writes one event, reply or time that a saga waits for.
 func waitsLine(p *page.Page, w *operate.Wait) {
 	what := w.ForText()
 	switch {
@@ -191,9 +191,10 @@ func waitsLine(p *page.Page, w *operate.Wait) {
 	p.Put("</p>\n")
 }
 
-const mostDrawn = 50 // steps
+const mostDrawn = 50 // limits the steps of a picture
 
-// picture draws a choreographed saga: past events in order, awaited ones, and possible later ones.
+// picture draws a choreographed saga: the past events in order, then the events that the saga waits for, and
+// then possible later events.
 func picture(s *operate.SagaProgress) string {
 	g, marks := graph.Graph{Name: s.Name}, map[string]draw.Mark{}
 	add := func(name string, mark draw.Mark, after ...string) bool {
@@ -263,7 +264,7 @@ func (v *storyPage) timeline(p *page.Page) {
 	p.Put("</table></div>\n<p class=\"dim\">A bar begins at the previous entry of the same source and place. The clocks of services differ.</p>\n</section>\n")
 }
 
-// bar draws the duration of e, on the scale from the first to the last entry.
+// bar draws the duration of e. The width of the drawing is the time from first to last.
 func bar(p *page.Page, e *event, first, last time.Time) {
 	since := e.At
 	if e.Since != nil {
@@ -275,9 +276,9 @@ func bar(p *page.Page, e *event, first, last time.Time) {
 		}
 		return max(0, min(1, at.Sub(first).Seconds()/last.Sub(first).Seconds()))
 	}
-	const wide = 1000 // units of the SVG
+	const wide = 1000 // in units of the SVG
 	from, to := int(wide*place(since)), int(wide*place(e.At))
-	const least = 12 // width of the smallest visible bar
+	const least = 12 // the width of the smallest visible bar
 	from = min(from, wide-least)
 	p.Put("<svg class=\"bar\" viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"%s\"><rect x=\"%d\" width=\"%d\" height=\"10\"/></svg>",
 		wide, page.Exactly(e.At.Sub(since)), from, max(least, to-from))

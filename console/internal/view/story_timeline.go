@@ -16,12 +16,12 @@ type event struct {
 	What   string    `json:"what"`
 	Where  string    `json:"where,omitempty"` // the consumer or the flow
 	Grade  string    `json:"grade,omitempty"` // bad, warn or ""
-	// Since is the time of the previous entry of the same source and place.
+	// Since is the time of the previous entry with the same source and Where.
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// timeline returns the events of all sources by time. The order of events close in time may be wrong,
-// because the services' clocks differ.
+// timeline returns the events of all sources by time. Events at nearly the same time may be in the wrong
+// order, because the clocks of the servers differ.
 func timeline(parts []storyPart) []event {
 	out, written := []event{}, map[string]bool{}
 	for i := range parts {
@@ -45,7 +45,8 @@ func timeline(parts []storyPart) []event {
 	return out
 }
 
-// events returns the events of one source. It takes the times of messages in written from the outbox.
+// events returns the events of one source. written has the messages that timeline has taken from an outbox,
+// so events adds no second "was published" for them.
 func (part *storyPart) events(written map[string]bool) (out []event) {
 	add := func(at *time.Time, what, where, grade string) {
 		if at != nil && !at.IsZero() {

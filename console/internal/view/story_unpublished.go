@@ -9,12 +9,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// mostRows limits the scanned rows for a story: waiting ones, and ones that the broker refused. Rows have
-// no index by key, and there may be millions.
+// mostRows limits the waiting rows and the deferred rows that are read for a story. Rows have no index by
+// key, and there may be millions of rows.
 const mostRows = 1000
 
-// outbox reads the rows that a source has written, in one query for all and one for waiting rows. The role
-// app has no right to read the outbox, but the rest is shown anyway.
+// outbox reads the rows of a story in the outbox of a source. If the user has only the rights of an app,
+// which do not include the outbox, part.Unread has the error.
 func (h *search) outbox(ctx context.Context, s *page.Source, part *storyPart, why func(error) string) {
 	got, err := s.DB.List(ctx, store.List{Waiting: mostRows, Written: &store.WrittenQuery{About: h.asked,
 		Correlations: h.correlations, Keys: h.keys, Limit: page.Rows}})
@@ -43,13 +43,13 @@ func (h *search) outbox(ctx context.Context, s *page.Source, part *storyPart, wh
 		case waits[w.Seq]:
 			line.State = "waits"
 		case n >= mostRows && w.Seq > got.Waiting[n-1].Seq:
-			line.State = "unknown" // after the last waiting row that was read
+			line.State = "unknown" // the row comes after the last waiting row that was read
 		}
 		part.Written = append(part.Written, line)
 	}
 }
 
-// unpublished writes the messages that are not published yet.
+// unpublished writes the rows of the outbox that are not published yet.
 func (part *storyPart) unpublished(p *page.Page) {
 	if part.Unread != "" {
 		p.Put("<p class=\"note warn\">The outbox of %s could not be read: %s. This needs the rights of a relay or a reader.</p>\n", part.Source, part.Unread)
