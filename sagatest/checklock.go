@@ -106,7 +106,7 @@ func (r *sagaRun[TTx]) leave() {
 	}
 	if _, waits := r.other.waits(); waits {
 		if n := len(r.log); n > 0 && r.log[n-1].said == "" && !r.state.Status.Final() {
-			r.say("the rival goes on")
+			r.say("the rival continues")
 		}
 		r.onward(never)
 	}
@@ -128,7 +128,7 @@ func (r *sagaRun[TTx]) inLine(run plan.Run) error {
 	case r.other == nil:
 		return errInLine
 	case r.beside != nil:
-		return fmt.Errorf("nothing will ever move it: it waits in line at %s", run.Step)
+		return fmt.Errorf("it waits in line at %s forever", run.Step)
 	}
 	node, _ := r.d.Plan.Step(run.Step)
 	var modes []Mode
@@ -141,7 +141,7 @@ func (r *sagaRun[TTx]) inLine(run plan.Run) error {
 	switch {
 	case gone:
 	case mode == Late:
-		r.say("it is first only after its Timeout")
+		r.say("it gets its entities only after its Timeout")
 		r.moveClock(r.now.Add(node.Try.Timeout))
 	default:
 		r.onward(never)

@@ -109,12 +109,12 @@ func TestReplayOfALock(t *testing.T) {
 	for schedule, want := range map[string]string{
 		"beside@4": ahead + "   4  run write    <- beside    : the rival waits in line\n   5  run tell\n",
 		"beside@4,rejects@5": ahead + "   4  run write    <- beside    : the rival waits in line\n" +
-			"   5  run tell    <- rejects\n   6  undo write    : the rival goes on\n   7  undo look\n",
+			"   5  run tell    <- rejects\n   6  undo write    : the rival continues\n   7  undo look\n",
 		"beside@2": behind + "   3  wait in line at lock\n   4  run lock of lock\n   5  run read\n" +
 			"   6  run write\n   7  run tell\n",
 		"beside@2,cancels@3":  behind + "   3  wait in line at lock    <- cancels\n   4  undo look\n",
 		"beside@2,deadline@3": behind + "   3  wait in line at lock    <- deadline\n   4  undo look\n",
-		"beside@2,late@3": behind + "   3  wait in line at lock    <- late    : it is first only after its Timeout\n" +
+		"beside@2,late@3": behind + "   3  wait in line at lock    <- late    : it gets its entities only after its Timeout\n" +
 			"   4  undo look\n",
 		"dies@2": "   1  run look\n   2  run lock of lock    <- dies\n   3  run lock of lock\n   4  run read\n" +
 			"   5  run write\n   6  run tell\n",

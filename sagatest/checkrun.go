@@ -307,7 +307,7 @@ func (r *sagaRun[TTx]) move() error {
 	}
 	next := r.state.Next()
 	if next.IsZero() {
-		return fmt.Errorf("nothing will ever move it: it is %s", r.state.Status)
+		return fmt.Errorf("it waits forever: it is %s", r.state.Status)
 	}
 	if next.After(r.now) {
 		r.now = next

@@ -13,7 +13,7 @@ import (
 )
 
 // errMoved means that another process or transaction has written the saga since it was read.
-var errMoved = errors.New("the saga has moved on")
+var errMoved = errors.New("another transaction has changed the saga")
 
 // refusal is an error of the database that the result of an action causes, while the database answers. The
 // engine reads the saga again, and counts the refusal as a failed attempt of the action.

@@ -62,7 +62,7 @@ func Compare(older, newer Graph, m Mapping) (out []Change) {
 		now, there := is.Step(s.Name)
 		if !there {
 			out = append(out, Change{Step: s.Name,
-				What:  "it is gone, and what it did could not be undone; keep it, or name it in Rename",
+				What:  "it was removed, so its effect could not be undone; keep the step, or name it in Rename",
 				Class: Refuses, Begun: s.Name})
 			continue
 		}
@@ -95,8 +95,8 @@ func locks(older, newer Graph) (out []Change) {
 	for _, s := range newer.Steps {
 		for _, held := range older.Steps {
 			if s.locks() && held.locks() && s.Name != held.Name {
-				out = append(out, Change{Step: s.Name, What: fmt.Sprintf("it locks entities, which %q did before: "+
-					"two sagas could wait for each other", held.Name), Class: Refuses, Begun: held.Name})
+				out = append(out, Change{Step: s.Name, What: fmt.Sprintf("it locks entities, as %q did before: "+
+					"two sagas could deadlock", held.Name), Class: Refuses, Begun: held.Name})
 			}
 		}
 	}
@@ -117,13 +117,13 @@ func pivots(was, is *Plan) []Change {
 		return nil
 	case from == "":
 		return []Change{{Step: to,
-			What:  "it is the pivot now: what a saga did before it is not undone any more once it is done",
+			What:  "it is the pivot now: after it is done, no step is undone",
 			Class: Compatible}}
 	case to != "" && is.Before(to, from):
 		return []Change{{Step: to, What: fmt.Sprintf("it is the pivot in place of %q", from),
 			Class: Compatible}}
 	}
-	return []Change{{Step: from, What: "it is not the pivot any more: what is past it could be undone",
+	return []Change{{Step: from, What: "it is no longer the pivot: steps after it could be undone",
 		Class: Refuses, Begun: from}}
 }
 
@@ -143,7 +143,7 @@ func changes(was, is Step) (out []Change) {
 		add(Refuses, "only one of the definitions has occurrences")
 	}
 	if was.Undo && !is.Undo {
-		add(Refuses, "its undo is gone")
+		add(Refuses, "its undo was removed")
 	}
 	if was.NoEffect && is.Undo {
 		add(Compatible, "it now has an undo, which also runs for sagas that did the step before")
@@ -211,11 +211,11 @@ func Move(older, newer Graph, m Mapping, s State) (State, error) {
 		}
 		switch {
 		case c.Class == Refuses, c.Class == NeedsMap && s.Status == Running:
-			return s, fmt.Errorf("the saga %s cannot go on: %v", s.ID, c)
+			return s, fmt.Errorf("the saga %s cannot continue: %v", s.ID, c)
 		case c.skip && !begun[c.Step] && s.Status == Running:
 			begun[c.Step] = true
 			skipped = append(skipped, Run{Step: c.Step, As: born(s.Runs, c.Step), Phase: Skipped,
-				Error: "it was not there when the saga began"})
+				Error: "the step did not exist when the saga began"})
 		}
 	}
 	s.Runs = append(s.Runs, skipped...)

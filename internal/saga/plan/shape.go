@@ -35,7 +35,7 @@ func reads(was, is string) (why string, class Class) {
 	}
 	switch {
 	case len(gone) > 0 && len(came) > 0:
-		return fmt.Sprintf("%s went and %s came: were they renamed? Older sagas have the older names",
+		return fmt.Sprintf("%s was removed and %s was added: was it renamed? Older sagas have the older name",
 			strings.Join(gone, ", "), strings.Join(came, ", ")), Refuses
 	case len(gone) > 0:
 		return strings.Join(gone, ", ") + " is not read any more", Compatible
