@@ -1,3 +1,5 @@
+// This file defers rows that cannot be published, with their keys or topics.
+
 package foreign
 
 import (
@@ -6,18 +8,18 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// deferredMost limits the number of deferred rows, keys and topics. If more fail, the cause is the column
-// map or the broker, and not single rows.
+// deferredMost limits the number of deferred rows, keys and topics. If more fail, the cause is the column map
+// or the broker, not single rows.
 const deferredMost = 10_000
 
-// failMost is the number of consecutive failed pages after which a topic is deferred.
+// failMost is the number of failed pages in a row after which a topic is deferred.
 const failMost = 3
 
-// Kinds of deferred things.
+// The kinds of a hold.
 const (
-	aTopic = 't' // a topic that is missing at the broker, or refuses everything
-	aKey   = 'k' // the key of a row that cannot be published: later rows of the key wait
-	aRow   = 'r' // a row without a key, by its place
+	aTopic = 't' // a topic that is missing, or for which the broker refuses all rows
+	aKey   = 'k' // the key of a row that cannot be published; later rows of the key wait
+	aRow   = 'r' // a row without a key, by its position in the table
 )
 
 // hold identifies a deferred topic, key or row.
@@ -26,26 +28,27 @@ type hold struct {
 	name string
 }
 
-// deferred has the topics, keys and rows that pages leave out until they are due. It is only in memory:
-// their rows are not marked as done, so another process finds the same faults.
+// deferred has the topics, keys and rows that pages omit until they are due. It is only in memory. Their rows
+// are not marked as done, so another process finds the same faults.
 type deferred struct {
 	o     *Options
 	held  map[hold]held
 	fails map[string]int // pages in a row in which a topic failed
-	puts  int            // the number of calls of put
+	puts  int            // the number of calls to put
 }
 
+// held is the state of a deferred topic, key or row.
 type held struct {
 	tries int
 	due   time.Time
-	again time.Time // when it became due; zero if it is not due yet
+	again time.Time // when it became due; zero before
 }
 
 func newDeferred(o *Options) deferred {
 	return deferred{o: o, held: map[hold]held{}, fails: map[string]int{}}
 }
 
-// put defers h for a growing time. It returns true at the first time.
+// put defers h, each time for longer. It returns true if h was not deferred before.
 func (a *deferred) put(h hold) (first bool) {
 	was := a.held[h]
 	a.puts++
@@ -63,8 +66,7 @@ func (a *deferred) holds(h hold) bool {
 
 func (a *deferred) full() bool { return len(a.held) >= deferredMost }
 
-// except returns the deferred topics, keys and rows as arrays of PostgreSQL. It leaves out those that are
-// due.
+// except returns the deferred topics, keys and rows as PostgreSQL arrays. It omits those that are due.
 func (a *deferred) except() (topics, keys, rows string) {
 	now, names := a.o.Now(), map[byte][]string{}
 	for h, is := range a.held {
@@ -74,14 +76,14 @@ func (a *deferred) except() (topics, keys, rows string) {
 		case is.again.IsZero():
 			is.again = now
 			a.held[h] = is
-		case now.Sub(is.again) > 10*a.o.DeferMost: // no row of it was read since
+		case now.Sub(is.again) > 10*a.o.DeferMost: // no page has read a row of h since then
 			delete(a.held, h)
 		}
 	}
 	return array(names[aTopic]), array(names[aKey]), array(names[aRow])
 }
 
-// next returns the earliest due time; zero if nothing is deferred.
+// next returns the earliest due time, or zero if no topic, key or row is deferred.
 func (a *deferred) next() (at time.Time) {
 	now := a.o.Now()
 	for _, is := range a.held {
@@ -92,7 +94,7 @@ func (a *deferred) next() (at time.Time) {
 	return at
 }
 
-// took removes r, which the broker acknowledged.
+// took removes the topic, the key and the row of r, because the broker acknowledged r.
 func (a *deferred) took(r *row) {
 	delete(a.fails, r.message.Topic)
 	if len(a.held) == 0 {

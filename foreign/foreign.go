@@ -1,15 +1,15 @@
-// Package foreign publishes the rows of an existing outbox table in PostgreSQL that is not Skald's. A Table
-// maps its columns to messages, and describes how a published row is marked.
+// Package foreign publishes the rows of an outbox table in PostgreSQL that another program defined. A Table
+// maps the columns to messages, and describes how published rows are marked.
 //
 //	your tx ─► your table ─► [foreign] ─► broker ─► inbox ─► …
 //
-// A relay publishes a page of rows in one transaction: page.go locks and reads the rows, message.go builds
-// messages, and publish.go sends them to the broker. The rows that the broker acknowledged are then marked
-// or deleted in one statement. If a row cannot be published, deferred.go defers its key, and other rows
-// continue. relay.go is the loop.
+// A relay publishes a page of rows in one transaction. It locks and reads the rows (page.go), builds messages
+// (message.go), and publishes them (publish.go). Then it marks or deletes the acknowledged rows in one
+// statement. If a row cannot be published, the relay defers its key, and continues with other rows
+// (deferred.go). The loop is in relay.go.
 //
-// A Relay is no store.Source: a Source has columns for commit order, shards, leases and a stored position,
-// and a foreign table has none of them.
+// A Relay does not use store.Source. A Source needs columns for the commit order, shards, leases and a stored
+// position, and another program's table does not have them.
 package foreign
 
 import (
@@ -35,15 +35,16 @@ var files embed.FS
 
 // Options configures a Relay. The zero value works.
 type Options struct {
-	// Owner is the name of this instance in logs and metrics. Default: the table's name.
+	// Owner is the name of this instance in logs and metrics. Default: the name of the table.
 	Owner string
-	// MaxPollInterval is the longest pause between two polls. Default 250 ms. The pause is a twentieth of
-	// the time since the last row, from 5 ms on. A slow poll, without an index, is followed by a pause ten
-	// times as long.
+	// MaxPollInterval is the longest pause between two polls. Default 250 ms. The pause is a twentieth of the
+	// time since the last row, and at least 5 ms. After a slow poll, for example without an index, the pause
+	// is ten times the duration of the poll, at most one minute.
 	MaxPollInterval time.Duration
-	// Page is the number of rows that are locked, published and marked together. Default 500.
+	// Page is the maximum number of rows that are locked, published and marked together. Default 500.
 	Page int
-	// Patience limits the wait for the broker's answer to a page. Then its rows are unlocked. Default 20 s.
+	// Patience limits the wait for the broker's answer to a page. After it, the rows are unlocked. Default 20
+	// s.
 	Patience time.Duration
 	// RetryFirst and RetryMost are the first and the longest delay after a failure of the database or the
 	// broker. Defaults 100 ms and 5 s.
@@ -54,8 +55,8 @@ type Options struct {
 	// Drain limits the wait for the current page after the context of Run is done. Default 20 s.
 	Drain time.Duration
 
-	Now    func() time.Time // for waits. Default time.Now
-	Logger *slog.Logger     // ids, never payloads. Default slog.Default()
+	Now    func() time.Time // the clock for waits. Default time.Now
+	Logger *slog.Logger     // log lines contain IDs, never payloads. Default slog.Default()
 
 	MeterProvider  metric.MeterProvider // default OpenTelemetry's global one
 	TracerProvider trace.TracerProvider // for a span of each call to the broker. Default the global one
@@ -93,13 +94,13 @@ type Relay struct {
 	o     Options
 	tel   *telemetry.Relay
 
-	// The fields below belong to the goroutine of Run or Step.
+	// Only the goroutine of Run or Step uses the fields below.
 	text     *statements // nil until the table is checked
 	deferred deferred
-	pending  broker.Pending // an abandoned call: the next one must wait for its answer
+	pending  broker.Pending // a call without an answer; the next call waits for it
 	some     bool           // the last page had rows, so there may be more
-	limit    int            // rows of the next page
-	unmarked int            // consecutive pages that were published and not marked
+	limit    int            // the maximum number of rows of the next page
+	unmarked int            // pages in a row that were published and not marked
 	proved   bool           // the broker answered the last call
 	say      backoff.LogLimit
 
@@ -112,8 +113,8 @@ var (
 	_ skald.Stepper = (*Relay)(nil)
 )
 
-// New returns a relay from the table, in the database db, to bus. Run or the first Step compares the table
-// with t.
+// New returns a relay that publishes the table t of the database db to bus. Run, or the first Step, checks
+// that t matches the table in the database.
 func New(db *sql.DB, t Table, bus broker.Publisher, o *Options) *Relay {
 	d := o.orDefaults(&t)
 	return &Relay{
@@ -124,27 +125,28 @@ func New(db *sql.DB, t Table, bus broker.Publisher, o *Options) *Relay {
 	}
 }
 
-// Health is the state of a relay. During an outage of the database or the broker it is live, but not ready.
+// Health is the state of a relay. During an outage of the database or the broker the relay is live, but not
+// ready.
 type Health struct {
-	Live  bool   // false only when Run has ended
-	Ready bool   // database and broker answer; also true in standby
-	Why   string // why it is not ready
-	// Standby reports that another relay works on the table.
+	Live  bool   // false only after Run has ended
+	Ready bool   // the database and the broker answer; also true in standby
+	Why   string // the reason why it is not ready, or ""
+	// Standby is true if another relay works on the table.
 	Standby bool
-	// Published counts the messages that this process published, including repeats.
+	// Published is the number of messages that this process has published, including repeated ones.
 	Published int64
-	// Deferred is the number of rows, keys and topics that are deferred now.
+	// Deferred is the number of topics, keys and rows that are deferred now.
 	Deferred int
 }
 
-// Health returns the state. It may be called at any time from any goroutine.
+// Health returns the state of r. It is safe for concurrent use.
 func (r *Relay) Health() Health {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.health
 }
 
-// Status returns the state for skald.Run and package health.
+// Status returns the state in the form that skald.Run and package health need.
 func (r *Relay) Status() skald.Status {
 	h := r.Health()
 	return skald.Status{Name: "relay of " + r.table.Name, Stage: skald.Publishing, Live: h.Live,

@@ -1,3 +1,5 @@
+// This file builds messages from rows.
+
 package foreign
 
 import (
@@ -19,16 +21,16 @@ import (
 
 // row is a row of a page.
 type row struct {
-	part, place                              string // its place: tableoid and ctid
+	part, place                              string // the position of the row: tableoid and ctid
 	id, topic, key, kind, correlation, trace sql.NullString
 	payload                                  []byte
-	bytes                                    int64 // of the payload, even if it was not read
+	bytes                                    int64 // size of the payload, even if it was not read
 	at                                       sql.NullInt64
 	headersIn                                sql.NullString
 	headersInBytes                           int64
 	headers                                  string
 	message                                  skald.Message
-	malformed                                string // why there is no message
+	malformed                                string // the reason why the row has no message, or ""
 }
 
 func (r *row) scan(rows *sql.Rows) error {
@@ -36,10 +38,10 @@ func (r *row) scan(rows *sql.Rows) error {
 		&r.trace, &r.headers)
 }
 
-// name identifies the row until it is updated.
+// name returns a string that identifies the row until the row is updated.
 func (r *row) name() string { return r.part + r.place }
 
-// shown returns the name of the row for logs.
+// shown returns a readable name of the row for logs.
 func (r *row) shown() string {
 	if r.id.Valid {
 		return r.id.String
@@ -83,7 +85,7 @@ func (t *Table) fault(r *row) string {
 	case r.headersInBytes > 0 && !r.headersIn.Valid:
 		return fmt.Sprintf("its headers are %d bytes, and were not read", r.headersInBytes)
 	}
-	// A row must not fail because of a field that is only for operators.
+	// Ignore an invalid time or trace, because these fields are only for operators.
 	if at := time.UnixMicro(r.at.Int64).UTC(); r.at.Valid && at.Year() >= 1 && at.Year() <= 9999 {
 		m.Time = at
 	}
@@ -103,7 +105,7 @@ func (t *Table) fault(r *row) string {
 
 func oneLine(s string) bool { return utf8.ValidString(s) && !strings.ContainsAny(s, "\x00\r\n") }
 
-// readHeaders adds the headers of the column, sorted by name, then those of the map.
+// readHeaders adds the headers in the column HeadersIn, sorted by name, and then those of Table.Headers.
 func (t *Table) readHeaders(r *row) error {
 	if r.headersIn.Valid {
 		var object map[string]any
@@ -132,7 +134,7 @@ func (t *Table) readHeaders(r *row) error {
 	return nil
 }
 
-// headerText encodes the value of a header. A string is unchanged; another value becomes JSON.
+// headerText returns the value of a header: a string unchanged, and any other value as JSON.
 func headerText(v any) ([]byte, error) {
 	if s, ok := v.(string); ok {
 		return []byte(s), nil

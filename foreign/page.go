@@ -1,3 +1,5 @@
+// This file reads a page of rows, publishes it, and marks its rows as done, in one transaction.
+
 package foreign
 
 import (
@@ -11,20 +13,20 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// errStandby reports that another relay works on the table.
+// errStandby is returned if another relay works on the table.
 var errStandby = errors.New("another relay works on the table")
 
-// storeTimeout limits the statements of a page, to detect dead connections.
+// storeTimeout limits each statement of a page, to detect dead connections.
 const storeTimeout = 30 * time.Second
 
-// idleMost is the time after which the server ends an idle transaction of a relay, and frees its locks.
+// idleMost returns the time after which the server ends a relay's idle transaction, and frees its locks.
 func (o *Options) idleMost() time.Duration { return o.publishMost() + 5*time.Second }
 
-// publishMost limits all calls to the broker for a page.
+// publishMost returns the limit for all calls to the broker for one page.
 func (o *Options) publishMost() time.Duration { return 2 * o.Patience }
 
-// page publishes one page. It returns the number of published rows, and whether there may be more. If the
-// process ends before the commit, or if the commit fails, the rows are published again.
+// page publishes one page. done is the number of published rows, and more is true if there may be more rows.
+// If the process ends before the commit, or if the commit fails, the rows are published again.
 func (r *Relay) page(ctx context.Context) (done int, more bool, err error) {
 	if err := r.settle(ctx); err != nil {
 		return 0, false, err
@@ -79,11 +81,11 @@ func (r *Relay) page(ctx context.Context) (done int, more bool, err error) {
 	return len(taken), true, nil
 }
 
-// proveWithin limits the probe of the broker.
+// proveWithin limits the wait for an answer to the test of the broker.
 const proveWithin = 5 * time.Second
 
-// prove checks that the broker answers, unless it answered the last call. A relay without its broker does
-// not lock the table, so that other relays can work.
+// prove tests the broker, unless it answered the last call. A relay without a reachable broker must not lock
+// the table, so that other relays can work.
 func (r *Relay) prove(ctx context.Context) error {
 	if r.proved {
 		return nil
@@ -106,7 +108,8 @@ func (r *Relay) peek(ctx context.Context, topics, keys, places string) (some boo
 	return some, nil
 }
 
-// claim locks the table for this relay, unless rows are claimed one by one.
+// claim takes the advisory lock of the table, which only one relay at a time can have. With ClaimRows it
+// takes no lock, because the page locks single rows.
 func (r *Relay) claim(ctx context.Context, tx *sql.Tx) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -143,10 +146,10 @@ func (r *Relay) read(ctx context.Context, tx *sql.Tx, topics, keys, places strin
 	return out, nil
 }
 
-// fetchMost is the number of payloads that are read together if their sizes are not known before.
+// fetchMost is the number of payloads that are read together if their sizes are unknown before reading.
 const fetchMost = 32
 
-// fetch reads payloads and headers. It returns the rows whose payloads fit into a page.
+// fetch reads the payloads and headers of rows. It returns the first rows, whose payloads fit into a page.
 func (r *Relay) fetch(ctx context.Context, tx *sql.Tx, rows []*row) ([]*row, error) {
 	n, bytes, most := 0, 0, len(rows)
 	if !r.text.exact {
@@ -200,8 +203,8 @@ func (r *Relay) payloads(ctx context.Context, tx *sql.Tx, rows []*row) error {
 	return nil
 }
 
-// smaller halves the next page after a page that took too long, or had a value that the database cannot
-// read. This isolates the row at fault. rows has the rows of the page, if they were read.
+// smaller halves the size of the next page, to isolate a row at fault. It does so after a page that took too
+// long, or that has a value that the database cannot read. rows has the rows of the page, if they were read.
 func (r *Relay) smaller(rows []*row, why error) (more bool, err error) {
 	broken := strings.HasPrefix(sqlState(why), "22")
 	switch {
@@ -221,7 +224,7 @@ func (r *Relay) smaller(rows []*row, why error) (more bool, err error) {
 	return false, why
 }
 
-// fit returns the rows that can be published. It defers the others, with later rows of their keys.
+// fit returns the rows that can be published now. It defers the others, with later rows of their keys.
 func (r *Relay) fit(rows []*row) (fit []*row) {
 	for _, one := range rows {
 		r.table.read(one, r.text.bytes)
@@ -236,7 +239,8 @@ func (r *Relay) fit(rows []*row) (fit []*row) {
 	return fit
 }
 
-// mark marks the rows as done. If fewer rows are marked, some would be published again and again.
+// mark marks rows as done. It returns an error if the database marks fewer rows, because the relay would
+// publish the others again and again.
 func (r *Relay) mark(ctx context.Context, tx *sql.Tx, rows []*row) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -255,7 +259,7 @@ func (r *Relay) mark(ctx context.Context, tx *sql.Tx, rows []*row) error {
 	return nil
 }
 
-// unmarkedError reports that the database did not mark all rows.
+// unmarkedError reports that the database did not mark all rows as done.
 type unmarkedError struct {
 	of  int
 	did int64
@@ -267,16 +271,17 @@ func (e *unmarkedError) Error() string {
 		e.of, e.did)
 }
 
-// unmarkedMost is the number of consecutive published but unmarked pages that ends the relay. Each attempt
-// publishes their rows again.
+// unmarkedMost is the number of published but unmarked pages in a row after which the relay ends. Each
+// attempt publishes the rows again.
 const unmarkedMost = 3
 
-// notMarked returns a *TableError for a permanent failure, and err for an outage.
+// notMarked returns a *TableError if rows could not be marked for the last time that is allowed. For an
+// outage it returns err.
 func (r *Relay) notMarked(err error) error {
 	var kept *unmarkedError
 	switch state := sqlState(err); {
 	case errors.As(err, &kept):
-	// refused by the table, its types or triggers
+	// The table, its types or its triggers refuse the change.
 	case len(state) == 5 && strings.Contains("22 23 42 44 P0 0A 27", state[:2]):
 	default:
 		return err
@@ -289,7 +294,7 @@ func (r *Relay) notMarked(err error) error {
 		"let the relay's user change the rows as done says; until then each start publishes the first rows again")
 }
 
-// addresses returns the places and names of rows as arrays of PostgreSQL.
+// addresses returns the positions and the names of rows as PostgreSQL arrays.
 func addresses(rows []*row) (at, names string) {
 	places, all := make([]string, len(rows)), make([]string, len(rows))
 	for i, one := range rows {

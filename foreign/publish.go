@@ -1,3 +1,5 @@
+// This file publishes rows, and processes the answers of the broker.
+
 package foreign
 
 import (
@@ -11,11 +13,12 @@ import (
 	"github.com/skald-go/skald/internal/telemetry"
 )
 
-// aloneMost is the number of refused rows of a page that are retried alone. Others come with the next page.
+// aloneMost is the maximum number of refused rows of a page that are published alone. The next page contains
+// the others.
 const aloneMost = 20
 
-// publish sends rows to the broker and returns those that it acknowledged. An error means an outage: the
-// result of each row is unknown.
+// publish publishes rows, and returns those that the broker acknowledged. An error is an outage: the state of
+// each row is unknown.
 func (r *Relay) publish(ctx context.Context, rows []*row) (taken []*row, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.publishMost())
 	defer cancel()
@@ -61,7 +64,7 @@ func (r *Relay) publish(ctx context.Context, rows []*row) (taken []*row, err err
 	return append(taken, alone...), err
 }
 
-// publishAlone retries refused rows one by one, because another row may have caused the refusal.
+// publishAlone publishes refused rows one by one, because another row may have caused the refusal.
 func (r *Relay) publishAlone(ctx context.Context, rows []*row) (taken []*row, err error) {
 	for i, one := range rows {
 		if i == aloneMost {
@@ -77,7 +80,7 @@ func (r *Relay) publishAlone(ctx context.Context, rows []*row) (taken []*row, er
 			taken = append(taken, one)
 			r.took(taken[len(taken)-1:])
 		case !errors.As(err, &part):
-			return taken, nil // an outage: the next page reports it; published rows are still marked
+			return taken, nil // an outage, which the next page reports; the taken rows must be marked
 		case part.Refused[0] != nil:
 			r.deferRow(one, part.Refused[0])
 		default:
@@ -88,8 +91,8 @@ func (r *Relay) publishAlone(ctx context.Context, rows []*row) (taken []*row, er
 	return taken, nil
 }
 
-// call publishes and waits for at most Patience. pending is a call without an answer, which the broker may
-// still process.
+// call publishes msgs, and waits at most Patience. If there is no answer, pending has the call, because the
+// broker may still process it.
 func (r *Relay) call(ctx context.Context, msgs []skald.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Patience)
 	defer cancel()
@@ -109,7 +112,7 @@ func (r *Relay) call(ctx context.Context, msgs []skald.Message) error {
 	return err
 }
 
-// settle waits for the answer to an abandoned call, so that no later row overtakes it.
+// settle waits for the answer to an earlier call, so that no later row overtakes its rows.
 func (r *Relay) settle(ctx context.Context) error {
 	if r.pending == nil {
 		return nil
@@ -118,7 +121,7 @@ func (r *Relay) settle(ctx context.Context) error {
 	defer cancel()
 	select {
 	case <-r.pending.Done():
-		_ = r.pending.Wait(ctx) // a failure was reported when the call was abandoned
+		_ = r.pending.Wait(ctx) // the error was already reported, as an outage
 		r.pending = nil
 		return nil
 	case <-ctx.Done():
@@ -135,7 +138,8 @@ func (r *Relay) took(rows []*row) {
 	run.End()
 }
 
-// holdOf returns the hold of a row: its key if keys keep their order, else the row.
+// holdOf returns the hold to defer a row: its key, or the row itself if it has no key or if the relay keeps
+// no order.
 func (r *Relay) holdOf(one *row) hold {
 	if !r.table.rows() && one.key.Valid && len(one.key.String) <= complete.MaxKey {
 		return hold{aKey, one.key.String}
@@ -148,7 +152,7 @@ func (r *Relay) waits(one *row) bool {
 	return r.deferred.holds(hold{aTopic, one.topic.String}) || r.deferred.holds(r.holdOf(one))
 }
 
-// deferRow defers a row that cannot be published, and logs the first time.
+// deferRow defers a row that cannot be published. It logs this if the row or its key was not deferred before.
 func (r *Relay) deferRow(one *row, why error) {
 	h := r.holdOf(one)
 	r.tel.Refused(one.message.Topic)
@@ -161,7 +165,7 @@ func (r *Relay) deferRow(one *row, why error) {
 
 func (r *Relay) deferTopic(topic string, why error, remedy string) {
 	r.tel.Refused(topic)
-	if r.deferred.holds(hold{aTopic, topic}) { // by another row of this page
+	if r.deferred.holds(hold{aTopic, topic}) { // another row of this page has deferred it
 		return
 	}
 	if r.deferred.put(hold{aTopic, topic}) {

@@ -1,3 +1,5 @@
+// This file has the loop of a relay.
+
 package foreign
 
 import (
@@ -12,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// check compares the table with its map, once.
+// check checks once that the Table matches the table in the database.
 func (r *Relay) check(ctx context.Context) error {
 	if r.text != nil {
 		return nil
@@ -46,14 +48,14 @@ func (r *Relay) check(ctx context.Context) error {
 	return nil
 }
 
-// compiles prepares the statements of the map, to find its faults before the first row is published.
+// compiles prepares the statements, to find faults of the Table before the first row is published.
 func (r *Relay) compiles(ctx context.Context, text *statements) error {
 	tx, err := r.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(ctx, text.bound); err != nil { // each statement below locks the table
+	if _, err := tx.ExecContext(ctx, text.bound); err != nil { // limits the wait for table locks of the statements below
 		return fmt.Errorf("bound the transaction: %w", err)
 	}
 	for _, one := range []string{text.peek, text.page, text.payloads, text.mark} {
@@ -72,13 +74,14 @@ func (r *Relay) compiles(ctx context.Context, text *statements) error {
 	return nil
 }
 
-// inMap returns true for an error of a statement, as opposed to one of the server or the connection.
+// inMap returns true if err is about a statement, and false if it is about the server, the connection or a
+// right.
 func inMap(err error) bool {
 	class := sqlState(err)
 	return class != "42501" && (strings.HasPrefix(class, "42") || strings.HasPrefix(class, "22"))
 }
 
-// sqlState returns the SQLSTATE of an error; "" if it has none.
+// sqlState returns the SQLSTATE of an error, or "".
 func sqlState(err error) string {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) {
@@ -87,8 +90,8 @@ func sqlState(err error) string {
 	return ""
 }
 
-// Step publishes one page: it reads rows, publishes them, waits for the broker's answer, and marks them. It
-// does not wait for rows.
+// Step publishes one page. It reads rows, publishes them, waits for the broker's answer, and marks the rows.
+// busy is true if there may be more rows. Step does not wait for new rows.
 func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	if err := r.check(ctx); err != nil {
 		return false, err
@@ -118,9 +121,9 @@ func (r *Relay) turn(ctx context.Context) (done int, more bool, err error) {
 	return done, more, err
 }
 
-// Run publishes until ctx is done. Then it waits for its page, for at most Options.Drain. It waits for the
-// end of an outage of the database or the broker. It returns an error only for a permanent fault: a missing
-// table, column or right.
+// Run publishes until ctx is done. Then it waits for its current page, for at most Options.Drain. During
+// outages of the database and the broker, Run waits. It returns an error only if a retry cannot help: a
+// table, a column or a right is missing.
 func (r *Relay) Run(ctx context.Context) error {
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
@@ -135,7 +138,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	return err
 }
 
-// shardState returns the number of shards for metrics: the table counts as one.
+// shardState returns the number of owned shards for metrics; the table counts as one shard.
 func (r *Relay) shardState() (shards int, ready bool) {
 	h := r.Health()
 	if h.Ready && !h.Standby {
@@ -178,21 +181,21 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 	return nil
 }
 
-// incurable returns true for an error that waiting does not cure.
+// incurable returns true if a retry cannot help.
 func incurable(err error) bool {
 	var table *TableError
 	var right *store.RightError
 	return errors.As(err, &table) || errors.As(err, &right)
 }
 
-// pause returns the pause after a poll without rows.
+// pause returns the pause after a poll that found no rows.
 func (r *Relay) pause(began, active time.Time) time.Duration {
 	now := r.o.Now()
 	wait := min(max(now.Sub(active)/20, 5*time.Millisecond), r.o.MaxPollInterval)
 	if due := r.deferred.next(); !due.IsZero() {
 		wait = min(wait, max(due.Sub(now), 5*time.Millisecond))
 	}
-	return max(wait, min(10*now.Sub(began), time.Minute)) // without an index a poll reads the whole table
+	return max(wait, min(10*now.Sub(began), time.Minute)) // because without an index a poll reads the whole table
 }
 
 func (r *Relay) rest(ctx context.Context, wait time.Duration) {

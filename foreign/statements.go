@@ -1,3 +1,5 @@
+// This file builds the SQL statements for a Table, and checks the Table against the database.
+
 package foreign
 
 import (
@@ -23,13 +25,13 @@ type statements struct {
 	exact bool // the size of a payload is known before it is read
 }
 
-// shape describes a table in the database.
+// shape describes the table in the database.
 type shape struct {
 	oid                    int64
 	kind                   string
 	columns                map[string]columnShape
-	order                  []string // of the columns
-	read, update, removing bool     // rights
+	order                  []string // names of the columns, in order
+	read, update, removing bool     // rights of the relay's user
 }
 
 type columnShape struct {
@@ -37,7 +39,7 @@ type columnShape struct {
 	counts, notNull bool
 }
 
-// look reads the shape of the table.
+// look reads the shape of the table, or returns an error if the table cannot be used.
 func look(ctx context.Context, db *sql.DB, t *Table) (*shape, error) {
 	text, err := sqlfile.Load(files, "sql", "")
 	if err != nil {
@@ -78,7 +80,7 @@ func look(ctx context.Context, db *sql.DB, t *Table) (*shape, error) {
 	return s, nil
 }
 
-// another returns true if the database answers, and is not PostgreSQL.
+// another returns true if the database answers but is not PostgreSQL.
 func another(ctx context.Context, db *sql.DB, text map[string]string, why error) bool {
 	var version, one string
 	return sqlState(why) == "" && db.QueryRowContext(ctx, text["Version"]).Scan(&version) != nil &&
@@ -93,7 +95,7 @@ func (t *Table) quoted() string {
 	return strings.Join(parts, ".")
 }
 
-// fits returns an error if t does not match the table of that shape.
+// fits returns an error if t does not match the table with the shape s.
 func (t *Table) fits(s *shape) error {
 	for _, name := range t.columns() {
 		if _, ok := s.columns[name]; !ok {
@@ -126,13 +128,13 @@ func (t *Table) fits(s *shape) error {
 	return t.allowed(s)
 }
 
-// allowed checks the rights that a page needs.
+// allowed returns an error if a right that a page needs is missing.
 func (t *Table) allowed(s *shape) error {
 	missing := ""
 	switch {
 	case !s.read:
 		missing = "SELECT"
-	case !s.update: // also to lock a row that is deleted
+	case !s.update: // needed even with Done.Delete, to lock rows
 		missing = "UPDATE"
 	case t.Done.Delete && !s.removing:
 		missing = "DELETE"
@@ -147,7 +149,7 @@ func (t *Table) allowed(s *shape) error {
 
 func timestamp(kind string) bool { return kind == "date" || strings.HasPrefix(kind, "timestamp") }
 
-// columns returns all columns that t names, without duplicates.
+// columns returns all columns that t uses, without duplicates.
 func (t *Table) columns() []string {
 	all := map[string]bool{t.Payload: true}
 	for _, name := range append([]string{t.Time, t.HeadersIn, t.Done.Column}, t.Order...) {
@@ -163,7 +165,7 @@ func (t *Table) columns() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// compile returns the statements for t, which matches s.
+// compile returns the statements for t. t must match s.
 func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 	files, err := sqlfile.Load(files, "sql", "")
 	if err != nil {
@@ -172,10 +174,10 @@ func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 	pending, done := t.done(s.columns[t.Done.Column].kind)
 	where := "true"
 	if t.Where != "" {
-		where = t.Where + "\n" // a comment at its end ends there
+		where = t.Where + "\n" // the line break ends a comment
 	}
 	expr := func(s string, most int) string {
-		parts, _ := parseTemplate(s) // check has validated it
+		parts, _ := parseTemplate(s) // valid, because check was called
 		return parts.sql(most)
 	}
 	var order, named, outer []string
@@ -225,8 +227,9 @@ func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 	return out, nil
 }
 
-// counting returns the column that orders rows that are equal in Order. The order of insertion (cmin) is
-// not reliable, because an UPDATE that was rolled back overwrites it.
+// counting returns the identity or serial column that orders rows that are equal in Table.Order, if there is
+// one. Without it the statement uses the order of insertion (cmin). That is less reliable, because an UPDATE
+// that was rolled back overwrites cmin.
 func (t *Table) counting(s *shape) []string {
 	for _, name := range s.order {
 		if s.columns[name].counts {
@@ -236,8 +239,8 @@ func (t *Table) counting(s *shape) []string {
 	return nil
 }
 
-// payload returns expressions for the payload, its size, its stored size, and its source. The size of a
-// text or a bytea is known without reading it.
+// payload returns SQL expressions for the payload, its size, its stored size, and a join that they need. For
+// a text or a bytea, the database computes the size without reading the value.
 func (s *statements) payload(t *Table, kind string) (payload, size, stored, from string) {
 	c := column(t.Payload)
 	s.bytes = kind == "bytea"
@@ -256,7 +259,7 @@ func (s *statements) payload(t *Table, kind string) (payload, size, stored, from
 	return payload, size, stored, ""
 }
 
-// done returns the condition for a row that is not done, and the assignment that marks it as done.
+// done returns the condition for rows that are not done, and the assignment that marks a row as done.
 func (t *Table) done(kind string) (pending, set string) {
 	c, d := column(t.Done.Column), t.Done
 	switch {
@@ -270,10 +273,10 @@ func (t *Table) done(kind string) (pending, set string) {
 	return c + " IS NULL", quoted(d.Column) + " = clock_timestamp()"
 }
 
-// value returns a literal that has the type of its column.
+// value returns a literal without a type, so that it gets the type of its column.
 func value(s string) string { return strings.TrimSuffix(literal(s), "::text") }
 
-// warnings returns warnings for an operator, with remedies.
+// warnings returns pairs of a warning and a remedy for an operator.
 func (t *Table) warnings(s *shape) (all [][2]string) {
 	if t.rows() {
 		return [][2]string{{"rows are claimed one by one: several relays do not keep the order of a key",

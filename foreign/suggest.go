@@ -1,3 +1,5 @@
+// This file derives a Table from the columns of a table.
+
 package foreign
 
 import (
@@ -10,8 +12,8 @@ import (
 	"github.com/skald-go/skald/internal/sqlfile"
 )
 
-// Suggest returns a Table that it derives from the names of the columns, and notes about guesses. An empty
-// name selects the only table of the database that is named like an outbox.
+// Suggest derives a Table from the names of the columns, and returns notes about guesses. If name is empty,
+// it selects the only table of the database with a name like an outbox.
 func Suggest(ctx context.Context, db *sql.DB, name string) (t Table, notes []string, err error) {
 	if name == "" {
 		if name, err = only(ctx, db); err != nil {
@@ -28,13 +30,13 @@ func Suggest(ctx context.Context, db *sql.DB, name string) (t Table, notes []str
 	g.order()
 	g.done()
 	if whole := t; whole.Done == (Done{}) {
-		whole.Done.Delete = true // the notes ask for it
+		whole.Done.Delete = true // only for the check, because the user must still set Done
 		return t, g.notes, whole.check()
 	}
 	return t, g.notes, t.check()
 }
 
-// only returns the only table that is named like an outbox.
+// only returns the name of the only table that is named like an outbox.
 func only(ctx context.Context, db *sql.DB) (string, error) {
 	text, err := sqlfile.Load(files, "sql", "")
 	if err != nil {
@@ -66,7 +68,7 @@ func only(ctx context.Context, db *sql.DB) (string, error) {
 	return "", &TableError{Table: "of the outbox", What: what, Remedy: "name the table"}
 }
 
-// guess derives a Table from the names of columns.
+// guess fills a Table from the names of columns.
 type guess struct {
 	s     *shape
 	t     *Table
@@ -77,7 +79,8 @@ func (g *guess) note(format string, args ...any) {
 	g.notes = append(g.notes, fmt.Sprintf(format, args...))
 }
 
-// find returns the first column with one of the names, regardless of case and underscores, that is fit.
+// find returns the first column with one of the names for which fit returns true. It ignores case and
+// underscores.
 func (g *guess) find(fit func(columnShape) bool, names ...string) string {
 	plain := strings.NewReplacer("_", "")
 	for _, want := range names {
@@ -172,8 +175,8 @@ func (g *guess) order() {
 	g.note("no column is GENERATED ALWAYS AS IDENTITY: two transactions of one key may be published in the order in which they began")
 }
 
-// done guesses how a published row is marked. It never guesses deletion, because that would publish all old
-// rows of the table again.
+// done guesses the column that marks a published row. It never guesses deletion, because the relay would then
+// publish all old rows of the table.
 func (g *guess) done() {
 	d, names := &g.t.Done, markNames()
 	if d.Column = g.find(func(c columnShape) bool { return timestamp(c.kind) && !c.notNull },
@@ -197,7 +200,7 @@ func (g *guess) done() {
 		`and deletes each after its publication`)
 }
 
-// markNames returns names of columns that mark published rows.
+// markNames returns usual names of columns that mark published rows.
 func markNames() (names []string) {
 	for _, did := range []string{"processed", "published", "sent", "dispatched", "delivered", "completed",
 		"relayed", "handled"} {

@@ -12,44 +12,47 @@ import (
 	"github.com/skald-go/skald/internal/complete"
 )
 
-// Table maps an existing outbox table to messages. Its texts are templates: "${name}" is replaced by the
-// text of that column, as in "${aggregate_type}.events.created". If one of its columns is NULL, the result
-// of a template is NULL.
+// Table maps the columns of an existing outbox table to messages. Some fields are templates: "${name}" stands
+// for the text of that column, as in "${aggregate_type}.events.created". If one of the columns is NULL, the
+// whole template is NULL.
 type Table struct {
-	// Name is "outbox", or "schema.outbox". A part with a dot is in double quotes, as in SQL.
+	// Name is the name of the table, such as "outbox" or "schema.outbox". A part that contains a dot must be
+	// in double quotes, as in SQL.
 	Name string `json:"table"`
 
-	ID string `json:"id"` // a template: the message's ID; NULL makes the row malformed
-	// Source is a text. With ID it is the permanent identity. Default "/" and the name of the table.
+	ID string `json:"id"` // a template for the message ID; a row with NULL cannot be published
+	// Source is the source of the messages. It is not a template. Source and ID are the identity of a
+	// message, so do not change Source. Default "/" and the name of the table.
 	Source string `json:"source,omitempty"`
 	Topic  string `json:"topic"`          // a template
-	Key    string `json:"key,omitempty"`  // a template; NULL means no order
+	Key    string `json:"key,omitempty"`  // a template; messages with NULL have no order
 	Type   string `json:"type,omitempty"` // a template. Default: the type is the topic
 
-	// Payload is a column. The relay publishes a bytea unchanged, and other types as text. NULL is a
-	// tombstone.
+	// Payload is the column with the data. The relay publishes a bytea unchanged, and other types as text.
+	// NULL becomes a message without data (a tombstone).
 	Payload     string `json:"payload"`
-	ContentType string `json:"content_type,omitempty"` // a text. Default "application/json", for a bytea none
+	ContentType string `json:"content_type,omitempty"` // no template. Default "application/json"; "" for a bytea
 
-	// Time is a column, timestamp or timestamptz. It does not affect the order.
+	// Time is the column with the time of the message, a timestamp or timestamptz. It does not affect the
+	// order.
 	Time        string `json:"time,omitempty"`
 	Correlation string `json:"correlation,omitempty"` // a template
-	Trace       string `json:"trace,omitempty"`       // a template: W3C traceparent
+	Trace       string `json:"trace,omitempty"`       // a template for the W3C traceparent
 
-	// HeadersIn is a json or jsonb column with an object of names and texts. Headers are further headers,
-	// each a template.
+	// HeadersIn is a json or jsonb column with an object of header names and values. Headers has additional
+	// headers: names and templates.
 	HeadersIn string            `json:"headers_in,omitempty"`
 	Headers   map[string]string `json:"headers,omitempty"`
 
-	// Order has the columns by which rows are published. Rows with equal values keep their order of
-	// insertion within a transaction.
+	// Order has the columns that define the order of publication. Rows of one transaction with equal values
+	// are published in the order of insertion.
 	Order []string `json:"order"`
-	Where string   `json:"where,omitempty"` // an additional SQL condition: "tenant = 'x'"
+	Where string   `json:"where,omitempty"` // an additional SQL condition, such as "tenant = 'x'"
 	Done  Done     `json:"done"`
 
 	// Claim selects how several relays share the table. With ClaimTable, the default, one relay works at a
-	// time, and keys keep their order. With ClaimRows all relays work, and skip each other's rows; no order
-	// is kept.
+	// time, and the messages of a key keep their order. With ClaimRows all relays work at the same time,
+	// without order.
 	Claim string `json:"claim,omitempty"`
 }
 
@@ -59,17 +62,18 @@ const (
 	ClaimRows  = "rows"
 )
 
-// Done describes how a published row is marked: it is deleted, or a column changes.
+// Done describes how a published row is marked: the relay deletes the row, or changes a column.
 type Done struct {
 	Delete bool `json:"delete,omitempty"`
-	// Column is NULL before, if it is a timestamp, and NULL or false if it is a boolean. Another column has
-	// the value Pending, and gets the value Sent.
+	// Column is the column that marks a published row. A timestamp is NULL before, and gets the current time.
+	// A boolean is NULL or false before, and gets true. Any other column has the value Pending before, and
+	// gets the value Sent.
 	Column  string `json:"column,omitempty"`
 	Pending string `json:"pending,omitempty"`
 	Sent    string `json:"sent,omitempty"`
 }
 
-// TableError reports a fault of a Table, or a mismatch with the database.
+// TableError reports that a Table is invalid, or does not match the database.
 type TableError struct{ Table, What, Remedy string }
 
 func (e *TableError) Error() string {
@@ -80,7 +84,7 @@ func (e *TableError) Error() string {
 	return "the table " + name + ": " + e.What + ": " + e.Remedy
 }
 
-// Read decodes a Table from JSON, and checks it as far as possible without the database.
+// Read decodes a Table from JSON. It checks everything that needs no database.
 func Read(from io.Reader) (Table, error) {
 	var t Table
 	d := json.NewDecoder(from)
@@ -190,8 +194,7 @@ func (t *Table) source() string {
 // plain returns the name without quotes.
 func (t *Table) plain() string { return strings.Join(t.parts(), ".") }
 
-// parts returns the name of the table, after that of its schema, if it is given. It returns nil for an
-// invalid name.
+// parts returns the schema, if it is given, and the name of the table. It returns nil if the name is invalid.
 func (t *Table) parts() (out []string) {
 	for rest, more := t.Name, true; more; {
 		var part string
@@ -212,7 +215,7 @@ func (t *Table) parts() (out []string) {
 	return out
 }
 
-// closing returns the index of the closing quote of the name that s begins with, or -1.
+// closing returns the index of the closing quote of the quoted name at the beginning of s, or -1.
 func closing(s string) int {
 	for i := 1; i < len(s); i++ {
 		switch {

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// template is text with columns.
+// template is a parsed template: texts and columns.
 type template []piece
 
-// piece is a column or a text.
+// piece is either a column or a text.
 type piece struct{ column, text string }
 
 func parseTemplate(s string) (out template, err error) {
@@ -29,8 +29,8 @@ func parseTemplate(s string) (out template, err error) {
 	return out, nil
 }
 
-// sql returns the SQL expression of a template, cut to so many characters. A longer value could not be
-// published.
+// sql returns the SQL expression of a template. It limits the result to most characters, because a longer
+// value cannot be published.
 func (t template) sql(most int) string {
 	if len(t) == 0 {
 		return "NULL::text"
@@ -44,17 +44,18 @@ func (t template) sql(most int) string {
 	return fmt.Sprintf("left(%s, %d)", strings.Join(parts, " || "), most)
 }
 
-// column returns a column of the table for a statement.
+// column returns the SQL expression of a column of the table.
 func column(name string) string { return "t." + quoted(name) }
 
 func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// literal returns a string literal that does not depend on standard_conforming_strings.
+// literal returns a string literal of SQL. It is an E” string, so it does not depend on
+// standard_conforming_strings.
 func literal(s string) string {
 	return " E'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'::text"
 }
 
-// array returns the text of a PostgreSQL array of texts, because drivers encode slices in different ways.
+// array returns the text of a PostgreSQL array. It is text because drivers encode slices in different ways.
 func array(all []string) string {
 	var b strings.Builder
 	b.WriteByte('{')
