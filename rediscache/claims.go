@@ -13,32 +13,34 @@ import (
 	"github.com/skald-go/skald/rediscmd"
 )
 
-// ClaimOptions of Claims. The zero value works.
+// ClaimOptions configures Claims. The zero value works.
 type ClaimOptions struct {
-	// TTL is how long a claim stays that is not released, because its process died: for so long others wait
-	// for it, but no longer than they would at the database. Default 30 s, at least 1 ms.
+	// TTL is the time after which a claim expires if its process died. Other processes wait for a claim until
+	// then, but no longer than they would wait in the database. Default 30 s, at least 1 ms.
 	TTL time.Duration
-	// Prefix of the keys. Default "skald:claim:".
+	// Prefix is the beginning of all keys in Redis. Default "skald:claim:".
 	Prefix string
-	// Guard bounds the calls: by default 25 ms for each, and no call for 1 s after one that failed.
+	// Guard limits the calls to Redis. By default a call takes at most 25 ms, and Redis is bypassed for 1 s
+	// after a failed call.
 	Guard rediscmd.GuardOptions
 }
 
-// Claims is a once.Hint in Redis: the SET NX "processing" in front of a handler. It costs each message a
-// round trip to Redis, and is worth that only where copies of a message often arrive at two processes at
-// once. It is safe for concurrent use.
+// Claims is a once.Hint in Redis. It marks a message as being processed, so that another process does not
+// start with a copy of the message. It costs a round trip to Redis for each message. This is only useful if
+// copies of a message often arrive at two processes at the same time. Claims is safe for concurrent use.
 type Claims struct {
 	redis *rediscmd.Guard
 	o     ClaimOptions
 
 	mu sync.Mutex
-	// of the keys that this process has: one for each time, so that none releases a later one
+	// tokens maps the keys that this process has claimed to their tokens. Each claim has its own token, so
+	// that a late release of an earlier claim does not affect it
 	tokens map[string]string
 }
 
 var _ once.Hint = (*Claims)(nil)
 
-// NewClaims are claims in what c talks to. An error names an option that cannot be.
+// NewClaims returns Claims that use c. It returns an error if an option is invalid.
 func NewClaims(c rediscmd.Client, o *ClaimOptions) (*Claims, error) {
 	var d ClaimOptions
 	if o != nil {
@@ -56,7 +58,8 @@ func NewClaims(c rediscmd.Client, o *ClaimOptions) (*Claims, error) {
 	return &Claims{redis: rediscmd.NewGuard(c, &d.Guard), o: d, tokens: map[string]string{}}, nil
 }
 
-// Claim notes that this process is at key, unless another one is.
+// Claim claims key for this process. It returns false if another process, or another goroutine of this
+// process, has claimed key. If Redis does not answer, it returns true.
 func (c *Claims) Claim(ctx context.Context, key string) bool {
 	token := rand.Text()
 	c.mu.Lock()
@@ -65,7 +68,7 @@ func (c *Claims) Claim(ctx context.Context, key string) bool {
 		c.tokens[key] = token
 	}
 	c.mu.Unlock()
-	if ours { // another goroutine is at it
+	if ours { // another goroutine has claimed the key
 		return false
 	}
 	at := c.o.Prefix + key
@@ -78,7 +81,7 @@ func (c *Claims) Claim(ctx context.Context, key string) bool {
 	return err != nil || replies[0].Text != "0"
 }
 
-// forget tells what token key had.
+// forget removes key from tokens, and returns its token.
 func (c *Claims) forget(key string) (token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +90,8 @@ func (c *Claims) forget(key string) (token string) {
 	return token
 }
 
-// Release takes the note back, if it is still this process's: soon, or when Redis answers again.
+// Release removes the claim of key in the background, if this process still has it. If Redis does not answer,
+// Release retries until the claim has expired.
 func (c *Claims) Release(key string) {
 	if token := c.forget(key); token != "" {
 		c.redis.Undo([][]string{rediscmd.Drop(c.o.Prefix+key, token)}, c.o.TTL)

@@ -1,6 +1,6 @@
-// Package rediscache remembers in Redis what is finished, in front of the database that knows. A repeat that
-// it knows costs no statement of the database. It only makes things faster: whatever Redis answers is checked
-// (see once.Cache), and while it does not answer it is not asked.
+// Package rediscache caches in Redis which messages are finished. A duplicate that the cache has needs no
+// statement of the database. The cache changes only the speed, not the result: every entry is checked (see
+// once.Cache). While Redis does not answer, Skald does not use the cache.
 //
 //	cache, err := rediscache.New(goredis.New(rdb), nil)
 //	in := inbox.New(db, bus, "stock", &inbox.Options{Cache: inbox.Cache{Finished: cache}})
@@ -22,51 +22,52 @@ import (
 	"github.com/skald-go/skald/rediscmd"
 )
 
-// Options of a Cache. The zero value works.
+// Options configures a Cache. The zero value works.
 type Options struct {
-	// TTL is how long an entry stays: at least 1 ms, and at most as long as marks are kept. Default 24 h. An
-	// entry takes about 120 bytes of Redis.
+	// TTL is the lifetime of an entry: at least 1 ms, and at most the retention of marks. Default 24 h. An
+	// entry takes about 120 bytes in Redis.
 	TTL time.Duration
-	// Prefix of the keys. Default "skald:seen:".
+	// Prefix is the beginning of all keys in Redis. Default "skald:seen:".
 	Prefix string
-	// Guard bounds the calls: by default 25 ms for each, and no call for 1 s after one that failed.
+	// Guard limits the calls to Redis. By default a call takes at most 25 ms, and Redis is bypassed for 1 s
+	// after a failed call.
 	Guard rediscmd.GuardOptions
 
 	MeterProvider metric.MeterProvider // default OpenTelemetry's global one
 }
 
-// Cache is a once.Cache in Redis. It is safe for concurrent use, and needs no end.
+// Cache is a once.Cache in Redis. It is safe for concurrent use. It does not need to be closed.
 type Cache struct {
 	redis *rediscmd.Guard
 	o     Options
 	tel   *telemetry.Cache
 
 	mu      sync.Mutex
-	waiting []once.Entry // to be written
-	held    int          // bytes of their values
-	writing bool
+	waiting []once.Entry // entries to write
+	held    int          // total size of their values, in bytes
+	writing bool         // the goroutine that writes is running
 	status  Status
 }
 
 var _ once.Cache = (*Cache)(nil)
 
-// Status counts what a Cache did since New.
+// Status has counts of a Cache since New.
 type Status struct {
-	Hits, Misses int64 // keys that Redis had something of, and had not
-	Unasked      int64 // keys that were not looked up, because Redis was away or slow
-	Stored       int64 // entries
-	Dropped      int64 // entries that were not stored: Redis was away, or more waited than are kept
+	Hits, Misses int64 // keys that Redis had, and keys that it did not have
+	Unasked      int64 // keys that were not looked up, because Redis failed or was slow
+	Stored       int64 // stored entries
+	Dropped      int64 // entries that were not stored, because Redis failed, or too many were waiting
 	Unavailable  bool  // the last call failed
 }
 
 const (
-	mostWaiting = 10_000  // entries
-	mostHeld    = 8 << 20 // bytes of their values
-	mostAtOnce  = 500     // commands of one call
-	mostSent    = 256 << 10
+	mostWaiting = 10_000    // maximum of waiting entries
+	mostHeld    = 8 << 20   // maximum size of their values, in bytes
+	mostAtOnce  = 500       // maximum of commands in one call
+	mostSent    = 256 << 10 // maximum size of the values in one call, in bytes
 )
 
-// New is a cache in what c talks to. An error names an option that cannot be.
+// New returns a Cache that uses c. It returns an error if an option is invalid.
 func New(c rediscmd.Client, o *Options) (*Cache, error) {
 	var d Options
 	if o != nil {
@@ -84,10 +85,10 @@ func New(c rediscmd.Client, o *Options) (*Cache, error) {
 		tel: telemetry.NewCache(telemetry.Providers{Meter: d.MeterProvider})}, nil
 }
 
-// TTL is how long an entry stays.
+// TTL returns the lifetime of an entry.
 func (c *Cache) TTL() time.Duration { return c.o.TTL }
 
-// Status may be called at any time.
+// Status returns the counts. It is safe for concurrent use.
 func (c *Cache) Status() Status {
 	away := c.redis.Status().Unavailable
 	c.mu.Lock()
@@ -97,7 +98,8 @@ func (c *Cache) Status() Status {
 	return s
 }
 
-// Get looks keys up in one pipeline, or several of 500. Where one fails the rest is not asked.
+// Get returns the values of keys; "" for a key without a value. It sends at most 500 keys in one call. If a
+// call fails, it does not look up the remaining keys.
 func (c *Cache) Get(ctx context.Context, keys []string) []string {
 	values := make([]string, len(keys))
 	for from := 0; from < len(keys); from += mostAtOnce {
@@ -131,7 +133,7 @@ func (c *Cache) looked(hits, misses, unasked int) {
 	c.tel.Looked(hits, misses, unasked)
 }
 
-// Put has entries stored soon, by one goroutine that ends when there is nothing left to store.
+// Put stores entries in the background. Its goroutine ends when no entries are left to store.
 func (c *Cache) Put(entries ...once.Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +164,8 @@ func (c *Cache) write() {
 	}
 }
 
-// take is what the next call writes. None: the goroutine that writes ends.
+// take removes the entries of the next call from waiting. If there are none, it records that the goroutine
+// ends.
 func (c *Cache) take() []once.Entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +206,7 @@ func (c *Cache) store(some []once.Entry) (stored int64) {
 	return stored
 }
 
-// staying is for how many milliseconds e is stored; 0: its time is over.
+// staying returns the lifetime of e in milliseconds, or 0 if e has expired.
 func (c *Cache) staying(e once.Entry) int64 {
 	ttl := c.o.TTL
 	if !e.Until.IsZero() {

@@ -13,47 +13,47 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// ErrBypassed is returned by a Guard while it sends no commands.
+// ErrBypassed is returned by a Guard while it does not send commands.
 var ErrBypassed = errors.New("rediscmd: Redis failed or was slow recently, so it is bypassed")
 
-// GuardOptions configure a Guard. The zero value works.
+// GuardOptions configures a Guard. The zero value works.
 type GuardOptions struct {
-	Timeout time.Duration // limit of one call; default 25 ms
-	// Rest is how long Redis is bypassed after a call that failed or was too slow. Default 1 s.
+	Timeout time.Duration // the limit of one call. Default 25 ms
+	// Rest is the time for which the Guard bypasses Redis after a failed or slow call. Default 1 s.
 	Rest time.Duration
-	// Logger logs the begin and end of a bypass, and refused commands. Default slog.Default().
+	// Logger receives a line when a bypass begins and ends, and for refused commands. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// Guard is a Client that never takes longer than its timeout. It abandons calls of a client that ignores
-// its context, and treats a panic as a failure. At most 64 calls run at the same time; others wait within
-// their timeout. After a failed or slow call it immediately returns ErrBypassed for a while. Then one call
-// tests Redis.
+// Guard is a Client that never takes longer than its timeout. It stops waiting for a client that ignores its
+// context, and treats a panic of the client as a failure. At most 64 calls run at the same time; others wait
+// within their timeout. After a failed or slow call it returns ErrBypassed immediately for the time Rest.
+// Then one call tests Redis.
 type Guard struct {
 	client Client
 	o      GuardOptions
-	turns  chan struct{} // for Do: one for each running call
-	sure   chan struct{} // the same for Insist
+	turns  chan struct{} // has a value for each running call of Do and Take
+	sure   chan struct{} // has a value for each running call of Insist
 
 	mu      sync.Mutex
-	until   time.Time // Redis is bypassed until then
+	until   time.Time // the end of the bypass
 	away    bool      // the last call failed
-	trying  bool      // one call is testing Redis after the rest
-	late    int       // abandoned calls of Do that still run
-	calls   int64     // number of calls ever started
-	failed  int64     // value of calls at the last failure
+	trying  bool      // a call is testing Redis
+	late    int       // running calls of Do whose caller has given up
+	calls   int64     // number of started calls
+	failed  int64     // the value of calls at the last failure
 	status  GuardStatus
-	back    time.Time        // when Redis last came back
+	back    time.Time        // when Redis last answered again
 	told    bool             // the failure was logged
-	say     backoff.LogLimit // log rate for failures
-	refused backoff.LogLimit // log rate for refused commands
+	say     backoff.LogLimit // limits log lines about failures
+	refused backoff.LogLimit // limits log lines about refused commands
 
 	undoing bool
-	undo    []undo
+	undo    []undo        // commands to send in the background
 	wake    chan struct{} // wakes undoAll
 }
 
-// GuardStatus counts the calls of a Guard.
+// GuardStatus has counts of the calls of a Guard.
 type GuardStatus struct {
 	Calls       int64 // calls sent
 	Failures    int64 // failed and slow calls
@@ -62,16 +62,16 @@ type GuardStatus struct {
 }
 
 const (
-	mostUnderWay = 64 // running calls of Do
-	mostInsist   = 16 // running calls of Insist
-	mostLate     = 4  // abandoned calls that still run; with more, Do is bypassed
+	mostUnderWay = 64 // maximum of running calls of Do
+	mostInsist   = 16 // maximum of running calls of Insist
+	mostLate     = 4  // number of abandoned running calls from which on Do returns ErrBypassed
 
-	// leastBelow is the minimum time of an abandoned call, so that a client can finish connecting, which
-	// takes longer than a command.
+	// leastBelow is the minimum timeout of the client's call. It is longer than a command, so that the client
+	// can finish connecting after the caller has given up.
 	leastBelow = time.Second
 )
 
-// NewGuard returns a guard around c.
+// NewGuard returns a Guard that sends commands with c.
 func NewGuard(c Client, o *GuardOptions) *Guard {
 	var d GuardOptions
 	if o != nil {
@@ -87,7 +87,7 @@ func NewGuard(c Client, o *GuardOptions) *Guard {
 		say:  rarely, refused: rarely, wake: make(chan struct{}, 1)}
 }
 
-// Status returns the counts. It may be called at any time.
+// Status returns the counts. It is safe for concurrent use.
 func (g *Guard) Status() GuardStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,35 +96,36 @@ func (g *Guard) Status() GuardStatus {
 	return s
 }
 
-// call is a call of the client in progress.
+// call is a call of the client that is in progress.
 type call struct {
 	commands [][]string
 	insists  bool
-	undo     [][]string // sent if the result of commands is unknown
-	within   time.Duration
+	undo     [][]string    // commands to send if the result of commands is unknown
+	within   time.Duration // the time limit of undo
 
 	replies []Reply
 	err     error
 	over    chan struct{} // closed when the call has returned
 
 	number int64
-	trial  bool // tests Redis after a rest
-	left   bool // its caller has given up
+	trial  bool // the call tests Redis after a bypass
+	left   bool // the caller has given up
 }
 
-// Do sends commands, unless Redis is bypassed. The end of the caller's context does not count as a failure
+// Do sends commands, or returns ErrBypassed. If the caller's context ends, this does not count as a failure
 // of Redis.
 func (g *Guard) Do(ctx context.Context, commands [][]string) ([]Reply, error) {
 	return g.do(ctx, &call{commands: commands})
 }
 
-// Insist is Do, but it also sends while Redis is bypassed.
+// Insist works like Do, but also sends commands during a bypass.
 func (g *Guard) Insist(ctx context.Context, commands [][]string) ([]Reply, error) {
 	return g.do(ctx, &call{commands: commands, insists: true})
 }
 
-// Take is Do. If the result of commands is unknown, it sends undo as Undo does, after the client's call has
-// ended: a client may still be sending commands after the caller has given up.
+// Take works like Do. If the result of commands is unknown, it also sends undo in the background, as Undo
+// does. It waits with this until the call of the client has ended, because the client may still send commands
+// after the caller has given up.
 func (g *Guard) Take(ctx context.Context, commands, undo [][]string, within time.Duration) ([]Reply, error) {
 	return g.do(ctx, &call{commands: commands, undo: undo, within: within})
 }
@@ -148,7 +149,7 @@ func (g *Guard) do(ctx context.Context, c *call) ([]Reply, error) {
 		}
 	case <-timeout.C:
 		if g.leave(c) {
-			// it waited for a turn, so Redis had too little time
+			// The call had to wait for its turn, so Redis had too little time to answer.
 			if time.Since(begun) < g.o.Timeout/2 {
 				g.untried(c)
 				return nil, ErrBypassed
@@ -162,14 +163,14 @@ func (g *Guard) do(ctx context.Context, c *call) ([]Reply, error) {
 	return c.replies, c.err
 }
 
-// untried ends c's test of Redis without a result; another call may test.
+// untried records that c has not tested Redis, so that another call may test it.
 func (g *Guard) untried(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.trying = g.trying && !c.trial
 }
 
-// run is the goroutine of a call.
+// run calls the client, in a goroutine of its own.
 func (g *Guard) run(ctx context.Context, c *call, turn chan struct{}) {
 	defer func() { <-turn }()
 	bound, cancel := context.WithTimeout(ctx, max(g.o.Timeout, leastBelow))
@@ -180,7 +181,8 @@ func (g *Guard) run(ctx context.Context, c *call, turn chan struct{}) {
 	}
 }
 
-// caught calls do and returns a panic as an error: some clients panic on replies that they cannot parse.
+// caught calls do. It returns a panic as an error, because some clients panic on replies that they cannot
+// parse.
 func caught(ctx context.Context, c Client, commands [][]string) (replies []Reply, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -190,7 +192,7 @@ func caught(ctx context.Context, c Client, commands [][]string) (replies []Reply
 	return do(ctx, c, commands)
 }
 
-// turn waits until c may start. Calls of Insist wait only for each other.
+// turn waits until c may start. Calls of Insist do not wait for calls of Do.
 func (g *Guard) turn(ctx context.Context, c *call, timeout <-chan time.Time) (chan struct{}, error) {
 	turn := g.turns
 	if c.insists {
@@ -219,7 +221,7 @@ func (g *Guard) turn(ctx context.Context, c *call, timeout <-chan time.Time) (ch
 	return turn, nil
 }
 
-// closed reports whether Redis is bypassed. The caller holds the lock.
+// closed returns true during a bypass. The caller holds the lock.
 func (g *Guard) closed() bool {
 	return g.late >= mostLate || g.away && (g.trying || time.Now().Before(g.until))
 }
@@ -250,7 +252,7 @@ func (g *Guard) enter(c *call) bool {
 	return true
 }
 
-// leave abandons c. Returns false if c has returned already.
+// leave records that the caller of c gives up. It returns false if c has already ended.
 func (g *Guard) leave(c *call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -275,8 +277,8 @@ func (g *Guard) returned(c *call) (left bool) {
 	return c.left
 }
 
-// note records the result of a call, and logs when Redis fails, comes back, or refuses a command. A call
-// that started before the last failure does not prove that Redis is back.
+// note records the result of a call. It logs when Redis fails, answers again, or refuses a command. A call
+// that started before the last failure does not prove that Redis answers again.
 func (g *Guard) note(ctx context.Context, c *call, replies []Reply, err error) {
 	refused := slices.IndexFunc(replies, func(r Reply) bool { return r.Err != nil })
 	now := time.Now()
@@ -306,13 +308,13 @@ func (g *Guard) note(ctx context.Context, c *call, replies []Reply, err error) {
 	}
 }
 
-// fell records a failure and reports whether to log it. The caller holds the lock.
+// fell records a failure. It returns true if the failure must be logged. The caller holds the lock.
 func (g *Guard) fell(c *call, now time.Time) bool {
 	g.status.Failures++
 	if !g.away || c.trial {
 		g.until = now.Add(g.o.Rest)
 	}
-	if !g.away && now.Sub(g.back) > time.Minute { // it has been stable for a while
+	if !g.away && now.Sub(g.back) > time.Minute { // Redis was stable for a minute, so log this failure
 		g.say.Over()
 	}
 	g.away, g.failed = true, g.calls

@@ -1,3 +1,5 @@
+// This file repeats commands in the background until Redis has executed them.
+
 package rediscmd
 
 import (
@@ -7,26 +9,26 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// undo is a command that is repeated until it has a reply, or its time is over.
+// undo is a command that is sent until Redis replies to it, or until its time is over.
 type undo struct {
 	command []string
 	until   time.Time
-	next    time.Time // time of the next attempt
+	next    time.Time // the time of the next attempt
 	tries   int
-	again   bool // send it again after the first reply
+	again   bool // send the command again after the first reply
 }
 
 const (
-	mostUndo       = 10_000 // waiting commands; more are dropped
-	mostUndoAtOnce = 500    // in one call
+	mostUndo       = 10_000 // maximum of waiting commands; further ones are dropped
+	mostUndoAtOnce = 500    // maximum of commands in one call
 )
 
-// Undo sends commands in the background, and repeats them until Redis replies without error or within is
-// over. It also sends while Redis is bypassed.
+// Undo sends commands in the background. It repeats each command until Redis replies without an error, or
+// until the time within is over. It also sends during a bypass.
 func (g *Guard) Undo(commands [][]string, within time.Duration) { g.addUndo(commands, within, false) }
 
-// addUndo queues commands. If again is true they are sent again one second after their reply, because the
-// commands that they undo may still be queued on another connection of a server that hung.
+// addUndo queues commands. If again is true, they are sent a second time, one second after their reply. The
+// commands that they undo may still wait on another connection of a server that hung.
 func (g *Guard) addUndo(commands [][]string, within time.Duration, again bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -49,7 +51,7 @@ func (g *Guard) addUndo(commands [][]string, within time.Duration, again bool) {
 	}
 }
 
-// undoAll sends the queued commands and ends when none is left.
+// undoAll sends the queued commands. It ends when there are none.
 func (g *Guard) undoAll() {
 	for {
 		due, wait, more := g.dueUndo()
@@ -69,8 +71,8 @@ func (g *Guard) undoAll() {
 	}
 }
 
-// dueUndo removes the commands to send now. If there are none, the next is due after wait; more is false if
-// none is left.
+// dueUndo removes the commands that are due from the queue. If there are none, wait is the time until the
+// next one is due. more is false if the queue was empty.
 func (g *Guard) dueUndo() (due []undo, wait time.Duration, more bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -9,15 +9,17 @@ import (
 	"github.com/skald-go/skald/once"
 )
 
-// Do runs long work for entities outside of any transaction, and then writes its result once. It takes the
-// leases of the entities, and then their tokens from the database. It runs work with the context of the
-// lease. It commits write together with the mark of the key, but only if no other commit had an entity
-// since. Otherwise it returns a *lock.OvertakenError, and nothing is written. So if two processes work at
-// once, only one result is written. The external effects of work may happen twice, and must tolerate that.
+// Do runs long work for entities outside of a transaction, and writes its result once.
 //
-// If Redis does not answer, Do works without a lease. If a lease is lost, the context of work ends, and Do
-// returns the error of work. If the key was done before, Do does not run work, and returns the stored
-// result.
+// Do acquires the leases of the entities, and then takes their tokens from the database. It calls work with
+// the context of the lease. Then it commits write together with the mark of the key, but only if no other
+// commit has locked an entity since. Otherwise it returns a *lock.OvertakenError, and writes nothing. So if
+// two processes work at the same time, only one result is written. The external effects of work may happen
+// twice, so they must tolerate repetition.
+//
+// If Redis does not answer, Do works without a lease. If the lease is lost, the context of work ends, and Do
+// returns the error of work. If the key was done before, Do returns the stored result and does not call work.
+// replayed is then true.
 func Do[TTx, W, R any](ctx context.Context, k *Locker, db once.Store[TTx], w lock.Work,
 	work func(ctx context.Context, t lock.Tokens) (W, error),
 	write func(ctx context.Context, tx TTx, done W) (R, error)) (result R, replayed bool, err error) {
@@ -31,7 +33,7 @@ func Do[TTx, W, R any](ctx context.Context, k *Locker, db once.Store[TTx], w loc
 	case err == nil:
 		under = lease.Context()
 		k.answers()
-		defer func() { _ = lease.Release(context.WithoutCancel(ctx)) }() // after an error the lease expires
+		defer func() { _ = lease.Release(context.WithoutCancel(ctx)) }() // if this fails, the lease expires
 	case errors.Is(err, ErrUnavailable):
 		k.away(ctx, err)
 	default:
@@ -53,7 +55,7 @@ func Do[TTx, W, R any](ctx context.Context, k *Locker, db once.Store[TTx], w loc
 		func(ctx context.Context, tx TTx, _ lock.Tokens) (R, error) { return write(ctx, tx, done) })
 }
 
-// before returns the stored result of work that was done.
+// before returns the stored result if the work was done before. done is then true.
 func before[TTx, R any](ctx context.Context, db once.Store[TTx],
 	w lock.Work) (result R, done bool, err error) {
 	q := w.Request()
@@ -63,14 +65,14 @@ func before[TTx, R any](ctx context.Context, db once.Store[TTx],
 	}
 	a, done := run.Answer()
 	if !done {
-		run.Rollback(context.WithoutCancel(ctx)) // it only read
+		run.Rollback(context.WithoutCancel(ctx)) // nothing was written
 		return result, false, nil
 	}
 	result, err = once.Replay[R](q, a)
 	return result, err == nil, err
 }
 
-// away logs, at a limited rate, that work runs without a lease.
+// away logs at a limited rate that work runs without a lease.
 func (k *Locker) away(ctx context.Context, err error) {
 	k.mu.Lock()
 	due := k.say.Due(time.Now())

@@ -1,7 +1,7 @@
-// Package redislock holds leases in Redis during long work outside the database, so that two processes
-// rarely do the same work at once. A lease guarantees nothing: two processes work at once if one is paused
-// past the end of its lease, or after a failover of Redis. The guarantee comes from the token of package
-// lock, which the database checks in the commit. Do uses both.
+// Package redislock manages leases in Redis for long work outside the database, so that two processes rarely
+// do the same work at the same time. A lease is no guarantee. Two processes may work at the same time after a
+// failover of Redis, or if one process is paused past the end of its lease. The guarantee comes from the
+// token of package lock, which the database checks at commit. Do uses both.
 package redislock
 
 import (
@@ -19,32 +19,32 @@ import (
 	"github.com/skald-go/skald/rediscmd"
 )
 
-// Options of a Locker. The zero value works.
+// Options configures a Locker. The zero value works.
 type Options struct {
-	// TTL is the duration of a lease. It is renewed after each third of TTL. After the death of its
-	// process, a lease remains until its end. Default 30 s, at least 100 ms.
+	// TTL is the duration of a lease. The locker renews a lease after each third of TTL. If a process dies,
+	// its leases remain until they expire. Default 30 s, at least 100 ms.
 	TTL time.Duration
-	// Wait limits the time for which Acquire retries while another process has a lease; then it returns
-	// ErrTaken. Default 5 s. Negative means one try.
+	// Wait limits the time for which Acquire retries while another process has a lease. After it, Acquire
+	// returns ErrTaken. Default 5 s. A negative value means one try.
 	Wait time.Duration
-	// Timeout of one call of Redis. Default 250 ms, at most a sixth of TTL.
+	// Timeout limits one call to Redis. Default 250 ms, at most a sixth of TTL.
 	Timeout time.Duration
-	// Prefix of the keys. Default "skald:lease:".
+	// Prefix is the beginning of all keys in Redis. Default "skald:lease:".
 	Prefix string
 	Logger *slog.Logger // default slog.Default()
 }
 
 var (
-	// ErrTaken means that another holder has the lease.
+	// ErrTaken is returned if another holder has the lease.
 	ErrTaken = errors.New("redislock: another holder has the lease")
-	// ErrLost is the cause of the end of Lease.Context if the lease expired, or another holder has it.
+	// ErrLost is the cause of the end of Lease.Context if the lease has expired, or if another holder has it.
 	ErrLost = errors.New("redislock: the lease is lost")
-	// ErrUnavailable means that Redis does not answer, so it is unknown whether the lease is free.
+	// ErrUnavailable is returned if Redis does not answer. Then the state of the lease is unknown.
 	ErrUnavailable = errors.New("redislock: Redis does not answer")
 )
 
-// Locker acquires leases. It is safe for concurrent use. One goroutine renews all of its leases, and ends
-// with the last one.
+// Locker acquires leases. It is safe for concurrent use. One goroutine renews all leases; it ends with the
+// last lease.
 type Locker struct {
 	redis *rediscmd.Guard
 	o     Options
@@ -56,7 +56,7 @@ type Locker struct {
 	say      backoff.LogLimit // limits the log lines about work without a lease
 }
 
-// New returns a Locker that uses c. The error names an invalid option.
+// New returns a Locker that uses c. It returns an error if an option is invalid.
 func New(c rediscmd.Client, o *Options) (*Locker, error) {
 	var d Options
 	if o != nil {
@@ -78,7 +78,7 @@ func New(c rediscmd.Client, o *Options) (*Locker, error) {
 		say: backoff.LogLimit{First: 20 * time.Second, Most: 10 * time.Minute}}, nil
 }
 
-// Lease is held until Release, or until it is lost.
+// Lease is one lease of one or more keys. It lasts until Release, or until it is lost.
 type Lease struct {
 	by     *Locker
 	keys   []string // sorted
@@ -86,19 +86,18 @@ type Lease struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	// until and the fields below are under the locker's mu.
-	until clock // we surely have the lease until then
-	over  bool  // lost or released
+	// The fields below are guarded by the locker's mu.
+	until clock // the lease certainly lasts until then
+	over  bool  // the lease is lost or released
 	timer *time.Timer
 }
 
-// Context returns a context that ends when the lease is lost, with ErrLost as its cause (context.Cause). It
-// also ends with Release, and with the context of Acquire. In a paused process it ends only after the
-// pause.
+// Context returns a context that ends when the lease is lost; its cause is then ErrLost. It also ends with
+// Release, and with the context of Acquire. If the process is paused, the context ends only after the pause.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Acquire takes the leases of all keys, or of none. If two callers have common keys, one of them succeeds,
-// in any order of the keys. Errors: ErrTaken, ErrUnavailable, or that of ctx.
+// Acquire acquires the lease of all keys, or of none. If two callers have common keys, one of them succeeds,
+// in any order of the keys. It returns ErrTaken, ErrUnavailable, or the error of ctx.
 func (k *Locker) Acquire(ctx context.Context, keys ...string) (*Lease, error) {
 	if len(keys) == 0 || slices.Contains(keys, "") {
 		return nil, errors.New("redislock: give at least one key, and no empty key")
@@ -122,9 +121,9 @@ func (k *Locker) Acquire(ctx context.Context, keys ...string) (*Lease, error) {
 	}
 }
 
-// try requests all keys in one call, in sorted order, so the first common key decides between two callers.
-// If one is taken, or after an error, it releases the keys that it got. Each try has its own token, so that
-// a late release of an earlier try does not affect it.
+// try requests all keys in one call, in sorted order, so that the first common key decides between two
+// callers. If a key is taken, or after an error, try releases the keys that it got. Each try has its own
+// token, so that a late release of an earlier try does not affect it.
 func (k *Locker) try(ctx context.Context, l *Lease) error {
 	l.token = rand.Text()
 	asked := now()
@@ -156,12 +155,12 @@ func (k *Locker) try(ctx context.Context, l *Lease) error {
 	if err == nil {
 		k.hold(ctx, l, asked.add(k.o.TTL))
 	} else if len(had) > 0 {
-		_ = k.giveBack(context.WithoutCancel(ctx), had, l.token) // an error is retried, or the lease expires
+		_ = k.giveBack(context.WithoutCancel(ctx), had, l.token) // if this fails, it is retried, or the keys expire
 	}
 	return err
 }
 
-// giveBack releases keys in Redis. If that fails, it is retried in the background.
+// giveBack releases keys in Redis. If this fails, giveBack retries it in the background.
 func (k *Locker) giveBack(ctx context.Context, keys []string, token string) error {
 	commands := k.each(keys, token, k.drop)
 	replies, err := k.redis.Insist(ctx, commands)
@@ -178,7 +177,7 @@ func (k *Locker) take(key, token string) []string  { return rediscmd.Hold(key, t
 func (k *Locker) renew(key, token string) []string { return rediscmd.Prolong(key, token, k.o.TTL) }
 func (k *Locker) drop(key, token string) []string  { return rediscmd.Drop(key, token) }
 
-// each returns a command for each key.
+// each returns one command for each key.
 func (k *Locker) each(keys []string, token string, command func(key, token string) []string) [][]string {
 	commands := make([][]string, len(keys))
 	for i, key := range keys {
@@ -200,7 +199,7 @@ func (k *Locker) hold(ctx context.Context, l *Lease, until clock) {
 	}
 }
 
-// ran ends l when its time is over, even while a renewal hangs.
+// ran ends l when it has expired, even while a renewal hangs.
 func (l *Lease) ran() {
 	k := l.by
 	k.mu.Lock()
@@ -214,8 +213,9 @@ func (l *Lease) ran() {
 	}
 }
 
-// Release releases the lease, unless it is lost. After an error it is retried in the background, and the
-// lease remains until then, or until it expires.
+// Release ends the lease. It does nothing if the lease is already lost or released. If Redis does not answer,
+// Release returns an error and retries in the background. The lease then lasts until the retry succeeds, or
+// until it expires.
 func (l *Lease) Release(ctx context.Context) error {
 	if !l.by.end(l, context.Canceled) {
 		return nil
@@ -227,7 +227,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	return nil
 }
 
-// end ends a lease. Returns false if it had ended before.
+// end ends a lease in this process. It returns false if the lease had ended before.
 func (k *Locker) end(l *Lease, why error) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

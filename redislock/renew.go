@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// clock is a time by the wall clock and by the monotonic clock; the one that advanced more counts. The
-// monotonic clock stops while the machine is suspended, and the wall clock may be set.
+// clock is a time by the wall clock and by the monotonic clock. The monotonic clock stops while the machine
+// is suspended, and an operator may set the wall clock. So the clock that has advanced more applies.
 type clock struct{ mono, wall time.Time }
 
 func now() clock {
@@ -16,14 +16,14 @@ func now() clock {
 
 func (c clock) add(d time.Duration) clock { return clock{c.mono.Add(d), c.wall.Add(d)} }
 
-// left returns the time until c.
+// left returns the time from now until c.
 func (c clock) left() time.Duration {
 	n := now()
 	return min(c.mono.Sub(n.mono), c.wall.Sub(n.wall))
 }
 
-// renewAll renews all leases in one call each time, until there are none. A lease is lost if Redis has
-// another holder, or if no renewal succeeds before its end.
+// renewAll renews all leases together at intervals, until there are none. A lease is lost if another holder
+// has it in Redis, or if no renewal succeeds before it expires.
 func (k *Locker) renewAll() {
 	every := time.NewTimer(k.o.TTL / 3)
 	defer every.Stop()
@@ -44,7 +44,7 @@ func (k *Locker) renewAll() {
 	}
 }
 
-// idle reports whether there is nothing to renew, so that the goroutine ends.
+// idle returns true if there is no lease to renew, so that renewAll ends.
 func (k *Locker) idle() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -54,7 +54,7 @@ func (k *Locker) idle() bool {
 	return !k.renewing
 }
 
-// pause returns the time until the next renewal, or until the first lease ends, if that is sooner.
+// pause returns the time until the next renewal, or until the first lease expires if that is sooner.
 func (k *Locker) pause() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -70,7 +70,7 @@ func (k *Locker) renewOnce() {
 	var all []*Lease
 	var commands [][]string
 	for l := range k.held {
-		if l.ctx.Err() != nil { // the caller's context ended: the lease is released, or expires
+		if l.ctx.Err() != nil { // the context of Acquire has ended, so the lease must not be renewed
 			delete(k.held, l)
 			continue
 		}
@@ -95,8 +95,8 @@ func (k *Locker) renewOnce() {
 	}
 }
 
-// renewed applies the result of a renewal. After an error the lease is unchanged: Redis may still have it,
-// and the next renewal may succeed.
+// renewed processes the result of a renewal. An error does not change the lease, because Redis may still have
+// it, and the next renewal may succeed.
 func (k *Locker) renewed(l *Lease, asked clock, mine, taken bool) {
 	k.mu.Lock()
 	if mine {
@@ -109,8 +109,8 @@ func (k *Locker) renewed(l *Lease, asked clock, mine, taken bool) {
 	}
 }
 
-// lose ends a lease that expired, or has another holder. A renewal may still be in progress, and some of
-// its keys may remain in Redis, so all are released.
+// lose ends a lease that has expired, or that another holder has. A renewal may be in progress, and some keys
+// may remain in Redis, so lose also releases all keys.
 func (k *Locker) lose(l *Lease) {
 	if l.ctx.Err() == nil && k.end(l, ErrLost) {
 		k.redis.Undo(k.each(l.keys, l.token, k.drop), k.o.TTL)

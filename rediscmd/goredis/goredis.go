@@ -1,5 +1,5 @@
-// Package goredis adapts a client of github.com/redis/go-redis/v9 to rediscmd.Client: one server, a
-// cluster, or sentinels.
+// Package goredis adapts a client of github.com/redis/go-redis/v9 to rediscmd.Client. It supports a single
+// server, a cluster, and sentinels.
 package goredis
 
 import (
