@@ -1,3 +1,5 @@
+// This file creates the messages that announce dead letters.
+
 package failure
 
 import (
@@ -17,10 +19,11 @@ import (
 // AnnouncementType is the type of a message that announces a dead letter without its payload.
 const AnnouncementType = "skald.dead"
 
-// CopyType is the type of a copy of a message without a type, for example from a plain Kafka producer.
+// CopyType is the type of a copy of a dead letter that has no type, for example from a plain Kafka producer.
 const CopyType = "skald.dead.copy"
 
-// Announcement tells other services about a dead letter: its identity and the reason, without its payload.
+// Announcement is the value of a message that announces a dead letter: its identity and the reason, without
+// its payload.
 type Announcement struct {
 	Consumer    string    `json:"consumer"`
 	Source      string    `json:"source"`
@@ -35,20 +38,20 @@ type Announcement struct {
 	BlocksKey   bool      `json:"blocks_key"`
 }
 
-// FaultTooLarge is the prefix of store.Parked.Fault for a record that was too large, of which only a part of
-// the payload is stored. If it is redriven, it becomes a dead letter of this kind again.
+// FaultTooLarge is the prefix of store.Parked.Fault for a record that was too large. Only a part of its
+// payload is stored. If an operator redrives it, it becomes a dead letter of the same kind again.
 const FaultTooLarge = string(TooLarge) + ": "
 
-// FaultUnkept is the prefix of store.Parked.Fault for a message that the store refused to park. Its payload
-// is not stored.
+// FaultUnkept is the prefix of store.Parked.Fault for a message that the store could not park. Its payload is
+// not stored.
 const FaultUnkept = KindUnkept + ": "
 
-// IsComplete reports whether a stored message with this store.Parked.Fault has its complete payload.
+// IsComplete returns true if a stored message with this store.Parked.Fault has its complete payload.
 func IsComplete(fault string) bool {
 	return !strings.HasPrefix(fault, FaultTooLarge) && !strings.HasPrefix(fault, FaultUnkept)
 }
 
-// Headers that are added to a copy of a dead letter.
+// Headers of a copy of a dead letter, and the maximum length of a reason.
 const (
 	headerAttempt = "x-attempt"
 	headerReason  = "x-failed-reason"
@@ -61,19 +64,19 @@ const (
 
 // Announcer creates the messages that announce dead letters on a topic.
 type Announcer struct {
-	Topic string // empty announces none
+	Topic string // the topic; "" means no announcements
 	Copy  bool   // publish a complete copy if it is not too large, otherwise an Announcement
-	// Headers renames the headers that are added to a copy, by their default names. An empty name omits the
-	// header.
+	// Headers renames the headers that a copy gets. It maps their default names to new names. An empty new
+	// name omits the header.
 	Headers map[string]string
-	// Complete makes outbox rows from drafts.
+	// Complete returns the outbox rows for drafts.
 	Complete func(ctx context.Context, ds []skald.Draft) ([]skald.Message, error)
 	Logger   *slog.Logger
 }
 
-// Rows returns the outbox row that announces a dead letter, with an ID of its own, or none if Topic is empty.
-// An announcement that cannot be created is logged and omitted, so that the dead letter does not depend on
-// it.
+// Rows returns the outbox row that announces a dead letter, with its own ID. It returns none if Topic is
+// empty. If it cannot create the announcement, it logs this and returns none, because the dead letter must be
+// stored anyway.
 func (a Announcer) Rows(ctx context.Context, p *store.Parked) []skald.Message {
 	if a.Topic == "" {
 		return nil
@@ -97,7 +100,7 @@ func (a Announcer) Rows(ctx context.Context, p *store.Parked) []skald.Message {
 	return nil
 }
 
-// drafts returns the possible announcements of p, the preferred one first.
+// drafts returns the possible announcements of p in order of preference.
 func (a Announcer) drafts(p *store.Parked) (out []skald.Draft) {
 	m := &p.Message
 	if a.Copy && IsComplete(p.Fault) {
@@ -112,12 +115,12 @@ func (a Announcer) drafts(p *store.Parked) (out []skald.Draft) {
 			Error:       cut(p.Last.Why),
 			Fingerprint: p.Dead.Fingerprint, Attempts: p.Attempts, FailedAt: p.Dead.At.UTC(),
 			BlocksKey: p.Dead.BlocksKey && m.Key != nil}}
-	bare := reference // another system's key may exceed Skald's limit
+	bare := reference // without the key, because another system's key may exceed Skald's limit
 	bare.Key = nil
 	return append(out, reference, bare)
 }
 
-// diagnostics returns the headers that are added to a copy.
+// diagnostics returns the headers that a copy gets.
 func (a Announcer) diagnostics(p *store.Parked) (out []skald.Header) {
 	for _, h := range []skald.Header{
 		{Name: headerAttempt, Value: []byte(strconv.Itoa(p.Attempts))},
@@ -137,18 +140,18 @@ func (a Announcer) diagnostics(p *store.Parked) (out []skald.Header) {
 	return out
 }
 
-// without returns headers except those with names of more, so that a copy that comes back through the topic
-// does not grow each time.
+// without returns headers without those that have a name in more. Otherwise a copy that fails and is copied
+// again would grow each time.
 func without(headers, more []skald.Header) []skald.Header {
 	return slices.DeleteFunc(slices.Clone(headers), func(h skald.Header) bool {
 		return slices.ContainsFunc(more, func(m skald.Header) bool { return m.Name == h.Name })
 	})
 }
 
-// verbatim is the codec that copies a message unchanged.
+// verbatim is a codec that copies the payload of a message unchanged.
 type verbatim struct{ skald.JSON }
 
-// Encode copies the payload of another message.
+// Encode sets the payload of m to that of v, which is a *skald.Message.
 func (verbatim) Encode(_ context.Context, m *skald.Message, v any) error {
 	original, ok := v.(*skald.Message)
 	if !ok {

@@ -1,6 +1,6 @@
-// Package failure classifies errors of handlers and steps. It decides when failed work is retried and when it
-// becomes a dead letter, and creates the data of a dead letter. These are functions on data. The inbox, the
-// saga engine and other callers of a user's functions store the results themselves.
+// Package failure classifies the errors of handlers and steps. It decides when failed work is retried, and
+// when it becomes a dead letter. It also creates the data of a dead letter. The package has functions without
+// side effects: the inbox and the saga engine store the results.
 package failure
 
 import (
@@ -9,44 +9,46 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Class is the meaning of an error for the work that failed: a message, or a step of a saga.
+// Class is the class of an error. It determines the retries of the failed work, which is a message or a step
+// of a saga.
 type Class string
 
-// Classes. A dead letter has its class as its kind, unless one of the kinds below is more specific.
+// The classes. The kind of a dead letter is its class, unless one of the kinds below is more specific.
 const (
 	Transient Class = "transient" // retried, up to Retry.Attempts and Retry.Age
-	Permanent Class = "permanent" // a dead letter immediately
-	// Malformed means a dead letter immediately: the payload or the envelope cannot be decoded.
+	Permanent Class = "permanent" // becomes a dead letter immediately
+	// Malformed work becomes a dead letter immediately: its payload or envelope cannot be decoded.
 	Malformed Class = "malformed"
-	// TooLarge means a dead letter immediately: it exceeds the limit, or its driver did not decompress it.
+	// TooLarge work becomes a dead letter immediately: it exceeds a limit, or the driver did not decompress
+	// it.
 	TooLarge Class = "too_large"
-	// UnknownVersion is retried up to Retry.Age, without counting attempts: a newer build may decode it.
+	// UnknownVersion is retried up to Retry.Age, and attempts do not count. A newer build may decode it.
 	UnknownVersion Class = "unknown version"
-	Panicked       Class = "panic"           // like Transient, with the stack
-	Unknown        Class = "unknown outcome" // like Transient: an external call got no answer
-	// Outage may end by itself, like an unreachable service, a deadlock or a cancelled statement. It is
-	// retried, and attempts do not count during Retry.OutageRetryTime.
+	Panicked       Class = "panic"           // retried like Transient; the dead letter has the stack
+	Unknown        Class = "unknown outcome" // retried like Transient; an external call got no answer
+	// Outage is an error that may end by itself, such as an unreachable service, a deadlock or a cancelled
+	// statement. It is retried, and attempts do not count during Retry.OutageRetryTime.
 	Outage Class = "outage"
-	// Crash means a dead letter: its process ended each time that it ran only this message.
+	// Crash work becomes a dead letter: each time that a process ran only this message, the process ended.
 	Crash     Class = "crash"
-	Unhandled Class = "unhandled" // a dead letter: no build handles its type any more
+	Unhandled Class = "unhandled" // becomes a dead letter, because no build handles its type any more
 )
 
-// Kinds of dead letters that are not classes.
+// The kinds of dead letters that are not classes.
 const (
 	KindAttempts = "attempts" // Retry.Attempts are used up
-	KindAge      = "age"      // it still failed Retry.Age after its first failure
-	KindRejected = "rejected" // its handler rejected it
+	KindAge      = "age"      // it still failed after Retry.Age
+	KindRejected = "rejected" // the handler rejected it
 	KindSkipped  = "skipped"  // an operator skips failures with this fingerprint
-	KindKeyFull  = "key_full" // the limit of parked messages of its key is reached
-	KindUnkept   = "unkept"   // the store refused repeatedly to park it, for an unknown reason
+	KindKeyFull  = "key_full" // its key has too many parked messages
+	KindUnkept   = "unkept"   // the store could not park it, for an unknown reason
 )
 
-// Charged reports whether each failure of this class counts towards Retry.Attempts. See Retry.Charges.
+// Charged returns true if failures of this class always count towards Retry.Attempts. See Retry.Charges.
 func (c Class) Charged() bool { return c != UnknownVersion && c != Outage }
 
-// Of returns the class of an error. An unmarked error is Transient, including a violated constraint and an
-// error of another service. Permanent takes precedence over Outage, because the work can then never succeed.
+// Of returns the class of an error. An error without a mark is Transient, such as a violated constraint or an
+// error of another service. Permanent takes precedence over Outage, because the work can never succeed.
 func Of(err error) Class {
 	var (
 		panicked  *PanicError
@@ -74,7 +76,7 @@ func Of(err error) Class {
 	return Transient
 }
 
-// IsOutage reports whether err wraps skald.Outage and not also skald.Permanent.
+// IsOutage returns true if err wraps skald.Outage, and does not wrap skald.Permanent.
 func IsOutage(err error) bool {
 	var outage *skald.OutageError
 	var permanent *skald.PermanentError
@@ -82,9 +84,9 @@ func IsOutage(err error) bool {
 }
 
 // ViolationIs returns a classifier that assigns class c to violations of unique constraints, for example of a
-// natural key that also prevents duplicates. It recognizes them by their codes: SQLSTATE 23505 of
-// PostgreSQL's drivers (pgx, lib/pq), 1555 and 2067 of SQLite's (modernc). It leaves all other errors to
-// Skald. Without a classifier violations are Transient, because the other row may be deleted.
+// natural key that also prevents duplicates. It recognizes the codes of PostgreSQL drivers (pgx, lib/pq:
+// SQLSTATE 23505) and of SQLite (modernc: 1555 and 2067). For other errors it returns "", and Skald
+// classifies them. Without a classifier, violations are Transient, because the other row may be deleted.
 func ViolationIs(c Class) func(m skald.Message, err error) Class {
 	return func(_ skald.Message, err error) Class {
 		var postgres interface{ SQLState() string }

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// NewDeath returns the data of a dead letter. If err wraps a panic, it includes the stack. The caller sets
+// NewDeath returns the data of a dead letter. If err wraps a panic, the data has its stack. The caller sets
 // Version and BlocksKey.
 func NewDeath(kind, fingerprint string, err error, at time.Time) *store.Death {
 	d := &store.Death{At: at, Kind: kind, Fingerprint: fingerprint}
@@ -21,10 +21,10 @@ func NewDeath(kind, fingerprint string, err error, at time.Time) *store.Death {
 	return d
 }
 
-// Fingerprints gives failures of one kind the same fingerprint. It is safe for concurrent use.
+// Fingerprints computes fingerprints, which are the same for similar failures. It is safe for concurrent use.
 type Fingerprints struct{ ignored []*regexp.Regexp }
 
-// NewFingerprints compiles the patterns of text that fingerprints ignore: quoted text, UUIDs and numbers.
+// NewFingerprints returns Fingerprints that ignore quoted text, UUIDs and numbers.
 func NewFingerprints() *Fingerprints {
 	f := &Fingerprints{}
 	for _, pattern := range []string{`"[^"]*"`, `'[^']*'`, `\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b`,
@@ -34,8 +34,8 @@ func NewFingerprints() *Fingerprints {
 	return f
 }
 
-// Of returns the fingerprint of a failure, 12 hexadecimal digits. It covers the class, the type of the
-// message, and the text of the error without the details of one message.
+// Of returns the fingerprint of a failure, as 12 hexadecimal digits. It is a hash of the class, the type of
+// the message, and the text of the error without ignored parts.
 func (f *Fingerprints) Of(class Class, typ, text string) string {
 	for _, pattern := range f.ignored {
 		text = pattern.ReplaceAllString(text, "#")

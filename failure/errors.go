@@ -6,34 +6,34 @@ import (
 	"runtime/debug"
 )
 
-// ErrTimeout is the error of a handler that exceeded its time limit, Options.Timeouts.Handle of an inbox.
+// ErrTimeout is the error of a handler that took longer than Options.Timeouts.Handle of an inbox.
 var ErrTimeout = errors.New("the handler took longer than Options.Timeouts.Handle")
 
-// MalformedError reports that the codec cannot decode the payload.
+// MalformedError reports that the codec cannot decode a payload.
 type MalformedError struct{ Err error }
 
 func (e *MalformedError) Error() string { return fmt.Sprintf("malformed: %v", e.Err) }
 func (e *MalformedError) Unwrap() error { return e.Err }
 
-// PanicError is a panic of a user's function, with its stack. It counts as a failure and does not end the
-// process.
+// PanicError is a panic of a user's function, with its stack. Skald treats it as a failure, and the process
+// continues.
 type PanicError struct {
 	Value any
 	Stack []byte
 }
 
-// Error omits the stack, which the log and the dead letter store separately.
+// Error omits the stack, because the log and the dead letter have it separately.
 func (p *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", p.Value) }
 
-// Recover stores a panic of the function that defers it as a *PanicError in *err. Defer it directly: defer
-// failure.Recover(&err).
+// Recover recovers a panic, and stores it in *err as a *PanicError. Call it directly in a defer statement:
+// defer failure.Recover(&err).
 func Recover(err *error) {
 	if v := recover(); v != nil {
 		*err = Legible(&PanicError{Value: v, Stack: debug.Stack()})
 	}
 }
 
-// UnknownError reports that an external call got no answer, so its outcome is unknown.
+// UnknownError reports that an external call got no answer, so that its outcome is unknown.
 type UnknownError struct {
 	Provider, Key string
 	Err           error

@@ -1,3 +1,5 @@
+// This file calls functions of users.
+
 package failure
 
 import (
@@ -8,17 +10,17 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// ErrQuit is the error of a user's function that ended its goroutine.
+// ErrQuit is the error of a user's function that has ended its goroutine.
 var ErrQuit = errors.New(
 	"the function ended its goroutine (runtime.Goexit, as t.FailNow, t.Fatal and testify's require do): return an error instead")
 
-// Run runs a user's function in a goroutine of its own and returns its error as Legible has it. It returns a
-// *PanicError if the function panicked, and ErrQuit if it ended its goroutine. The caller's goroutine has
-// transactions and messages to finish; a function that ended it would leave them open. A function that
-// ignores its context blocks Run until it returns.
+// Run calls a user's function in a separate goroutine, and returns its error in the form of Legible. It
+// returns a *PanicError if the function panics, and ErrQuit if the function ends its goroutine. The caller
+// has transactions and messages to finish, so the function must not end the caller's goroutine. A function
+// that ignores its context blocks Run until it returns.
 func Run(f func() error) error { return <-Start(f) }
 
-// Start starts a user's function as Run does. The channel gets its result.
+// Start works like Run, but returns immediately. The channel receives the result.
 func Start(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -30,10 +32,11 @@ func Start(f func() error) <-chan error {
 	return done
 }
 
-// Legible returns err, or another error in its place if err cannot be used: its text, or an error that it
-// wraps, panics (a nil pointer returned as an error does), it wraps itself, or it is a rejection without a
-// reason. A rejection without a reason is an ordinary failure. A text of more than 16 KiB is clipped: Skald
-// copies, searches, logs and stores it. The result still wraps err, unless err wraps itself.
+// Legible returns err, or another error if Skald cannot use err. It replaces err if its text panics (as with
+// a nil pointer that is returned as an error), if err wraps itself, or if err is a rejection without a
+// reason. A rejection without a reason becomes an ordinary failure. Legible also shortens a text of more than
+// 16 KiB, because Skald copies, searches, logs and stores it. The result wraps err, unless err wraps itself
+// or its text panics.
 func Legible(err error) (out error) {
 	if err == nil {
 		return nil
@@ -64,11 +67,12 @@ func Legible(err error) (out error) {
 	return err
 }
 
-// mostWrapped is the maximum number of errors that an error wraps. errors.Is and errors.As never return for
-// an error that wraps itself.
+// mostWrapped is the maximum number of errors that an error may wrap. If an error wraps itself, errors.Is and
+// errors.As never return.
 const mostWrapped = 10_000
 
-// wrapsAtMost subtracts err and the errors that it wraps from left. Returns false if there are more.
+// wrapsAtMost counts err and the errors that it wraps. It subtracts their number from *left, and returns
+// false if there are more than that.
 func wrapsAtMost(err error, left *int) bool {
 	for err != nil {
 		if *left--; *left < 0 {
@@ -91,10 +95,10 @@ func wrapsAtMost(err error, left *int) bool {
 	return true
 }
 
-// longestText is the maximum length of an error text. Stores keep less of it.
+// longestText is the maximum length of an error text, in bytes. Stores keep less of it.
 const longestText = 16 << 10
 
-// clippedError is an error with less text. It wraps of.
+// clippedError is an error with a shortened text. It wraps the errors in of.
 type clippedError struct {
 	text string
 	of   []error
@@ -103,7 +107,8 @@ type clippedError struct {
 func (e *clippedError) Error() string   { return e.text }
 func (e *clippedError) Unwrap() []error { return e.of }
 
-// clip returns text, or its first longestText bytes and its length. It cuts no character in two.
+// clip returns text if it is short enough. Otherwise it returns the first longestText bytes, at most, and the
+// length of text. It does not split a character.
 func clip(text string) string {
 	if len(text) <= longestText {
 		return text

@@ -1,5 +1,5 @@
-// Package health serves HTTP: a server as a skald.Runner, and the state of relays, inboxes and engines for
-// probes.
+// Package health serves the state of relays, inboxes and engines over HTTP, for probes such as those of
+// Kubernetes. It also has an HTTP server that skald.Run can run.
 package health
 
 import (
@@ -11,18 +11,18 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Options of a Handler. The zero value works.
+// Options configures a Handler. The zero value works.
 type Options struct {
-	Metrics http.Handler // of /metrics, for example promhttp.Handler(). Nil means that there is no such page
-	// Waiting is the reason that /readyz gives while the handler has no Part. Default "starting".
+	Metrics http.Handler // serves /metrics, such as promhttp.Handler(). Nil means that there is no such page
+	// Waiting is the text that /readyz returns while the handler has no Part. Default "starting".
 	Waiting string
 }
 
-// Handler answers GET and HEAD of these paths, each in plain text:
+// Handler answers GET and HEAD requests for these paths, in plain text:
 //
-//	/livez    200 until the Run of a Part has ended, then 503: restart the process
-//	/readyz   200 while all Parts can work, 503 during an outage of a database or broker, and during shutdown
-//	/metrics  as Options.Metrics serves it
+//	/livez    200; 503 after the Run of a Part has ended, so that the process is restarted
+//	/readyz   200 while all Parts can work; 503 during an outage of a database or broker, and during shutdown
+//	/metrics  the answer of Options.Metrics
 //
 // Without a Part the process is live and not ready. The methods are safe for concurrent use.
 type Handler struct {
@@ -35,7 +35,7 @@ type Handler struct {
 	stopping bool
 }
 
-// New returns a Handler for these parts. Give it to NewServer, or mount it on a server of your own.
+// New returns a Handler for parts. Pass it to NewServer, or mount it on your own server.
 func New(o *Options, parts ...skald.Part) *Handler {
 	h := &Handler{}
 	if o != nil {
@@ -55,7 +55,7 @@ func New(o *Options, parts ...skald.Part) *Handler {
 	return h
 }
 
-// Add adds p under a name of your own. An empty name leaves the name out of the pages.
+// Add adds p under your own name. If name is empty, the pages show no name for p.
 func (h *Handler) Add(name string, p skald.Part) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,12 +65,12 @@ func (h *Handler) Add(name string, p skald.Part) {
 // ServeHTTP serves the pages.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-// serves reports whether the handler has this page.
+// serves returns true if the handler has this page.
 func (h *Handler) serves(path string) bool {
 	return path == "/livez" || path == "/readyz" || path == "/metrics" && h.o.Metrics != nil
 }
 
-// stop lets /readyz answer 503 from now on.
+// stop makes /readyz return 503 from now on.
 func (h *Handler) stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,7 +107,7 @@ func (h *Handler) answer(is func(skald.Status) bool) http.HandlerFunc {
 		w.Header().Set("Cache-Control", "no-store")
 		if why != "" {
 			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, why) // the client may have gone
+			_, _ = io.WriteString(w, why) // fails if the client has closed the connection
 			return
 		}
 		_, _ = io.WriteString(w, "ok\n")

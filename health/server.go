@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	headerTimeout = 10 * time.Second
-	drain         = 10 * time.Second
+	headerTimeout = 10 * time.Second // the default of ReadHeaderTimeout
+	drain         = 10 * time.Second // limits the wait for requests in progress
 )
 
-// Server is an HTTP server as a skald.Part. skald.Run stops it last, so that it answers probes until the
-// handlers and relays have ended.
+// Server is an HTTP server that implements skald.Part. skald.Run stops it last, so that it answers probes
+// until the handlers and relays have ended.
 type Server struct {
 	http   *http.Server
 	health *Handler
@@ -30,9 +30,9 @@ type Server struct {
 	ended    bool
 }
 
-// NewServer returns a Server that serves s.Handler, and the pages of h in front of it. A nil s.Handler means
-// the pages of h alone; a nil h means no pages. A ReadHeaderTimeout of 0 becomes 10 s. If s.TLSConfig is set,
-// the server speaks TLS. The caller must not use s afterwards.
+// NewServer returns a Server that serves the pages of h, and s.Handler for all other paths. If s.Handler is
+// nil, it serves only the pages of h. If h is nil, it serves only s.Handler. A ReadHeaderTimeout of 0 becomes
+// 10 s. If s.TLSConfig is set, the server uses TLS. The caller must not use s afterwards.
 func NewServer(s *http.Server, h *Handler) *Server {
 	own := &Server{http: s, health: h, name: "HTTP server " + s.Addr}
 	if s.ReadHeaderTimeout == 0 {
@@ -55,8 +55,8 @@ func NewServer(s *http.Server, h *Handler) *Server {
 	return own
 }
 
-// Listen binds the address and returns it. Run does this itself. Call Listen first to see an error at once,
-// or to learn the port that an address with port 0 got.
+// Listen opens the listener and returns its address. Run calls it, too. Call it before Run to get an error
+// immediately, or to get the port if the address has port 0.
 func (s *Server) Listen() (net.Addr, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,8 +74,8 @@ func (s *Server) Listen() (net.Addr, error) {
 	return s.listener.Addr(), nil
 }
 
-// Run serves until ctx is done. Then it accepts no more connections and waits for the requests in progress,
-// for at most 10 s. It closes the connections of slower requests and logs that. It returns an error if it
+// Run serves requests until ctx is done. Then it accepts no more connections, and waits at most 10 s for
+// requests in progress. After that it closes their connections, and logs this. Run returns an error if it
 // cannot listen.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.end()
@@ -109,14 +109,14 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// Stopping makes the server not ready. skald.Run calls it when the shutdown begins.
+// Stopping makes /readyz return 503. skald.Run calls it when the shutdown begins.
 func (s *Server) Stopping() {
 	if s.health != nil {
 		s.health.stop()
 	}
 }
 
-// Status returns the server's name, its stage, and its state.
+// Status returns the name, the stage and the state of the server.
 func (s *Server) Status() skald.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()

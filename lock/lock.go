@@ -1,8 +1,10 @@
 // Package lock locks entities in the database, outside of a consumer: for a request, a job, or long work. A
-// lock lasts for a transaction. It is acquired in the round trip that begins the transaction and released
-// however that ends. Each commit under a lock raises the entity's version, which is the fencing token. Take
-// commits a new version; later work with that token is stored only if no other commit had the entity in
-// between.
+// lock lasts for a transaction. The statement that begins the transaction also acquires the lock, and the end
+// of the transaction releases it.
+//
+// Each commit under a lock increments the version of the entity. The version is the fencing token. Take
+// commits a new version. Once stores later work with that token only if no other commit has locked the entity
+// since.
 //
 // A consumer names its entities in inbox.Options.Transaction.Entities instead.
 package lock
@@ -17,7 +19,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Entity is a thing to lock. Space separates keys of different kinds: "order" and "42".
+// Entity identifies a thing to lock. Space separates keys of different kinds, such as Space "order" and Key
+// "42".
 type Entity struct{ Space, Key string }
 
 func (e Entity) String() string { return fmt.Sprintf("%s %.200q", e.Space, e.Key) }
@@ -28,7 +31,7 @@ type Token struct {
 	Version int64 // 1 for an entity that was never locked before
 }
 
-// Tokens are the tokens of all entities that were locked together.
+// Tokens has the tokens of all entities that were locked together.
 type Tokens []Token
 
 // Of returns the version of an entity, or 0 if ts does not have it.
@@ -41,9 +44,10 @@ func (ts Tokens) Of(space, key string) int64 {
 	return 0
 }
 
-// OvertakenError reports that another commit had an entity since its token was taken. Nothing was written.
+// OvertakenError reports that another commit has locked an entity since its token was taken. Nothing was
+// written.
 type OvertakenError struct {
-	Token       // the old token
+	Token       // the token of the caller
 	Found int64 // the current version of the entity
 }
 
@@ -53,33 +57,34 @@ func (e *OvertakenError) Error() string {
 		e.Entity, e.Found, e.Version)
 }
 
-// ErrNothing is the error of a lock without an entity.
+// ErrNothing is returned if no entity is given, or if an entity has no space or no key.
 var ErrNothing = errors.New("lock: no entity is named: give at least one, with a space and a key")
 
-// Work is a unit of work for Once, and the entities that it locks.
+// Work describes a unit of work for Once.
 type Work struct {
-	Scope, Key string // of the work, as in once.Do
-	Payload    []byte // must be equal whenever the key is
+	Scope, Key string // identify the work, as in once.Do
+	Payload    []byte // must be the same in each call with the same key
 	// Entities are locked in the same round trip. Two callers never deadlock, in any order of entities.
 	Entities []Entity
-	// Held are tokens from Take. Their entities are locked, too. The work is stored only if no other commit
-	// had one of them since. Otherwise Once returns an *OvertakenError. After a database went back in time,
-	// take new tokens: it has lost later versions.
+	// Held has tokens from Take. Once also locks their entities. It stores the work only if no other commit
+	// has locked one of them since Take; otherwise it returns an *OvertakenError. If the database was
+	// restored to an earlier state, take new tokens, because it has lost later versions.
 	Held Tokens
-	// Wait limits the wait for a rival that has the key or an entity; then store.ErrBusy. Default 5 s.
+	// Wait limits the wait for another transaction that has locked the key or an entity. After it, Once
+	// returns store.ErrBusy. Default 5 s.
 	Wait time.Duration
-	// Keep is how long the result is kept, as in once.Request. Default: the retention of marks.
+	// Keep is the time for which the result is stored, as in once.Request. Default: the retention of marks.
 	Keep time.Duration
 }
 
-// Request converts w for package once, without its entities.
+// Request returns the request of w for package once. It omits the entities.
 func (w Work) Request() once.Request {
 	return once.Request{Scope: w.Scope, Key: w.Key, Payload: w.Payload, Wait: w.Wait, Keep: w.Keep}
 }
 
-// Once locks entities, then runs fn once per key: its rows, its result and the mark are one commit. It first
-// checks the key. A repeat returns the stored result, even if another commit had the entities since. The rest
-// is as in once.Do.
+// Once locks the entities of w, and calls fn at most once per key. The rows that fn writes, its result and
+// the mark of the key are committed together. If the key was done before, Once returns the stored result,
+// even if other commits have locked the entities since. In other respects it works like once.Do.
 func Once[TTx, R any](ctx context.Context, db once.Store[TTx], w Work,
 	fn func(ctx context.Context, tx TTx, t Tokens) (R, error)) (result R, replayed bool, err error) {
 	all := w.Entities
@@ -103,8 +108,9 @@ func Once[TTx, R any](ctx context.Context, db once.Store[TTx], w Work,
 	})
 }
 
-// Take locks entities and commits immediately, which raises their versions: older tokens are overtaken from
-// then on. It waits at most 5 s for transactions that have one of them locked, then returns store.ErrBusy.
+// Take locks entities and commits immediately. This increments their versions, so that older tokens are
+// overtaken. Take waits at most 5 s for transactions that have locked one of the entities. Then it returns
+// store.ErrBusy.
 func Take[TTx any](ctx context.Context, db once.Store[TTx], es ...Entity) (Tokens, error) {
 	locks, err := locked(es)
 	if err != nil {
@@ -121,8 +127,8 @@ func Take[TTx any](ctx context.Context, db once.Store[TTx], es ...Entity) (Token
 	return ts, nil
 }
 
-// In locks entities in a transaction of the caller, in one round trip. The transaction's own lock timeout
-// applies. Its commit raises the versions.
+// In locks entities in the caller's transaction tx, in one round trip. The lock timeout of tx applies. The
+// commit of tx increments the versions.
 func In[TTx any](ctx context.Context, db once.Store[TTx], tx TTx, es ...Entity) (Tokens, error) {
 	locks, err := locked(es)
 	if err != nil {
@@ -135,7 +141,7 @@ func In[TTx any](ctx context.Context, db once.Store[TTx], tx TTx, es ...Entity) 
 	return numbered(locks, found.Locks), nil
 }
 
-// locked converts es for a store, without duplicates.
+// locked converts es to locks of a store. It removes duplicates.
 func locked(es []Entity) ([]store.Lock, error) {
 	if len(es) == 0 {
 		return nil, ErrNothing
