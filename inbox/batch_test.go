@@ -26,7 +26,7 @@ import (
 // meanwhile. A retry that is due in half a pause is due at the next turn on any machine.
 const pause = 30 * time.Minute
 
-// A stream is random messages, the results of their handlers, and the options of the inbox.
+// stream has random messages, the results of their handlers, and the options of the inbox.
 type stream[TTx comparable] struct {
 	w       *world
 	on      *ground[TTx]
@@ -136,7 +136,7 @@ func (s *stream[TTx]) effects(ctx context.Context, t TTx, ms []skald.Received[st
 	return nil
 }
 
-// outcome is the final content of a database, without times and positions.
+// outcome returns the final content of a database, without times and positions.
 func (s *stream[TTx]) outcome(t *testing.T) (out []string) {
 	for k, v := range s.on.lists(t) {
 		out = append(out, fmt.Sprintf("user %s: %s", k, v))
@@ -361,8 +361,9 @@ func costsOneRun[TTx comparable](t *testing.T, many bool, open opening[TTx]) {
 	}
 }
 
-// An intake of several messages joins all fields of single intakes, except steps, because their messages
-// run alone, and sagas, which the inbox does not use. Add a new field to the join, and then to this test.
+// An intake of several messages joins all fields of single intakes except two: steps, because their messages
+// run alone, and sagas, which the inbox does not use. If you add a field, add it to the join and then to this
+// test.
 func TestBatchesKnowTheIntake(t *testing.T) {
 	known := []string{"Marks", "Steps", "Sagas", "Locks", "Settings", "Server", "Isolation", "Wait", "Handle"}
 	for f := range reflect.TypeFor[store.Intake]().Fields() {

@@ -28,8 +28,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A restart is a consumer with PostgreSQL and a real broker. It stops and starts while the database or the
-// broker changes.
+// restart is a consumer with PostgreSQL and a real broker. The consumer stops and starts while the database
+// or the broker changes.
 type restart struct {
 	*testing.T
 	name, group string
@@ -118,7 +118,7 @@ func (r *restart) publish(topic string, from, to int) {
 		func() bool { return r.bus.Publish(r.Context(), ms).Wait(r.Context()) == nil })
 }
 
-// Handle, Enabled, WithAttrs and WithGroup implement slog.Handler: it keeps the records.
+// Handle, Enabled, WithAttrs and WithGroup implement slog.Handler, which stores the records.
 func (r *restart) Handle(_ context.Context, rec slog.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +131,7 @@ func (r *restart) Enabled(_ context.Context, l slog.Level) bool { return l >= sl
 func (r *restart) WithAttrs([]slog.Attr) slog.Handler           { return r }
 func (r *restart) WithGroup(string) slog.Handler                { return r }
 
-// logged returns the number of lines since the last call that contain what.
+// logged returns the number of lines since the last call that contain the text what.
 func (r *restart) logged(what string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,8 +193,8 @@ func (r *restart) forget(statements ...string) {
 
 const again = "the database has no checkpoint of these partitions"
 
-// A database is restored from a backup before a topic was added, or before the first start. The consumer
-// gets the messages again, and one WARN has their number. Messages with marks take effect once.
+// A database is restored from a backup that is older than a topic, or older than the first start. The
+// consumer gets the messages again, and logs their number in one WARN. Messages with marks take effect once.
 func TestDatabaseFromBeforeATopicWasAdded(t *testing.T) {
 	t.Parallel()
 	for broker, on := range rewindable() {

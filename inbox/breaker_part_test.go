@@ -55,8 +55,8 @@ func TestBreakerOpensByShareOfOneReason(t *testing.T) {
 	}
 }
 
-// An open breaker begins no message during its rest, and then one message, which decides. Each failure
-// doubles the rest. Messages that began before do not count.
+// An open breaker starts no message during its rest, and then one message, the probe. Each failure of the
+// probe doubles the rest. Messages that started before do not count.
 func TestBreakerTriesOne(t *testing.T) {
 	b, now := newBreaker(breakerLimits()), time.Now()
 	for range 3 {

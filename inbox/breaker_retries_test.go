@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// While other messages are ready, failing retries get a twentieth of the begun messages and of the
-// workers' time.
+// While other messages are ready, failing retries get a twentieth of the started messages and of the workers'
+// time.
 func TestRetriesThatFailGetLittle(t *testing.T) {
 	now := time.Now()
 	r := newRetries(4)

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// If the messages of a consumer fail for the same reason, it stops, logs the reason, tries one message at
-// a time, and continues after a success. It does not drain the topic into the dead letters.
+// If the messages of a consumer fail for the same reason, it stops and logs the reason. Then it tries one
+// message at a time, and continues after a success. The messages of the topic do not all become dead letters.
 func TestBreakerStopsAConsumerWithOneFailure(t *testing.T) {
 	w := newWorld(t, 1)
 	broken := true

@@ -21,7 +21,7 @@ import (
 
 var errCut = errors.New("the connection is cut")
 
-// A bank deduplicates by key. Tests set the results of calls by their number.
+// bank is a provider that deduplicates by key. Tests set the results of calls by their number.
 type bank struct {
 	mu  sync.Mutex
 	did []string // its requests in order
@@ -121,7 +121,7 @@ func (w *world) callerOver(db store.Driver[tx], c outsideCall) *inbox.Inbox[tx] 
 	return in
 }
 
-// A call is made outside of any transaction. Before it, only the request and its key are stored.
+// The inbox makes a call outside of any transaction. Before it, the store has only the request and its key.
 func TestCallIsMadeBetweenTwoTransactions(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{}
 	in := w.caller(b.call())
@@ -165,8 +165,8 @@ func TestRefusalIsSettled(t *testing.T) {
 	}
 }
 
-// The outcome of a call without an answer is looked up. If the lookup finds nothing, the call is made
-// again under its key. The messages behind it wait.
+// The inbox looks up the outcome of a call without an answer. If the lookup finds nothing, the inbox makes
+// the call again under its key. The messages behind it wait.
 func TestUnknownIsSettled(t *testing.T) {
 	for _, c := range []struct {
 		mood   string
@@ -280,7 +280,7 @@ func TestAgeOfACallBetweenTwoWrongClocks(t *testing.T) {
 	}
 }
 
-// The outcome is known, and settling it fails. The call is not made again.
+// If settling a known outcome fails, the inbox does not make the call again.
 func TestOutcomeIsKeptWhenSettlingFails(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{}
 	how, fails := b.call(), 2
@@ -319,7 +319,7 @@ func TestIntentThatAsksForNothing(t *testing.T) {
 	}
 }
 
-// slowly is a driver: time passes after an intent.
+// slowly is a driver that lets time pass after an intent.
 type slowly struct {
 	store.Driver[tx]
 	w    *world
@@ -349,8 +349,7 @@ func (u slowUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 	return stood, err
 }
 
-// A sender is paused between its intent and its call until its claim has ended. Then it does not make the
-// call.
+// If a sender is paused between its intent and its call until its claim has ended, it does not make the call.
 // Interleaving 8.
 func TestSenderThatWakesTooLateDoesNotSend(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{}
@@ -482,7 +481,7 @@ func slowProviderLeavesRoom(t *testing.T, o *call.ProviderOptions, workers, call
 	}
 }
 
-// If a message is to be undone as soon as its outcome is known, its key is voided.
+// If a message must be undone anyway, the inbox voids the key of its call with an unknown outcome.
 // Interleaving 8.
 func TestKeyOfAnUnknownCallIsVoided(t *testing.T) {
 	for mood, want := range map[string][2]string{"after": {"k", "1=receipt of req 1"}, "before": {"k", ""}} {
@@ -510,7 +509,7 @@ func TestKeyOfAnUnknownCallIsVoided(t *testing.T) {
 	}
 }
 
-// moves is a driver: an entity changes after the first intake.
+// moves is a driver that changes an entity after the first intake.
 type moves struct {
 	store.Driver[tx]
 	do func()
@@ -539,7 +538,7 @@ func (u movesUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]boo
 	return u.d.Apply(ctx, instead...)
 }
 
-// An intent that is no longer true is not stored: Intent is called again.
+// If an entity changed, the store refuses the intent, and the inbox calls Intent again.
 func TestIntentThatIsNoLongerTrueIsNotStored(t *testing.T) {
 	w, b := newWorld(t, 1), &bank{}
 	lock := []store.Lock{{Space: "order", Key: "1"}}

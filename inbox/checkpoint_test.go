@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A mortal is an inbox with a process that dies in handlers, as by kill -9, session after session.
+// mortal is an inbox with a process that dies in handlers, as by kill -9, in one session after another.
 type mortal struct {
 	*world
 	crashes  func(m skald.Received[string]) bool
@@ -33,7 +33,7 @@ func newMortal(t *testing.T, partitions int, crashes func(skald.Received[string]
 	return &mortal{world: newWorld(t, partitions), crashes: crashes, runs: map[string]int{}}
 }
 
-// live runs one session until it dies, which it reports, or nothing is left to do.
+// live runs one session until it dies or nothing is left to do. It reports whether the session died.
 func (m *mortal) live() (died bool) {
 	m.t.Helper()
 	m.sessions++
@@ -89,9 +89,8 @@ func (m *mortal) rest(most int) (deaths int) {
 	return deaths
 }
 
-// A message that crashes its process becomes a dead letter after three runs alone. Its neighbors are
-// charged with nothing and take effect once, in order.
-// Interleaving 12.
+// A message that crashes its process becomes a dead letter after three runs alone. For its neighbors no
+// failure counts, and they take effect once, in order. Interleaving 12.
 func TestKillerBecomesADeadLetter(t *testing.T) {
 	for _, partitions := range []int{1, 4} {
 		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
@@ -125,10 +124,9 @@ func TestKillerBecomesADeadLetter(t *testing.T) {
 	}
 }
 
-// Most processes end for another reason than a message. After one crash, messages in progress run as usual
-// and are not parked first. The messages in progress are only those that began, or could begin before the
-// next checkpoint.
-// Interleaving 12.
+// Most processes end for another reason than a message. So after one crash, messages in progress run as
+// usual, and are not parked first. Only messages that started, or could start before the next checkpoint, are
+// in progress. Interleaving 12.
 func TestOneDeathMakesNoSuspects(t *testing.T) {
 	m := newMortal(t, 1, nil)
 	m.crashes = func(skald.Received[string]) bool { return m.sessions == 1 && len(m.runs) == 20 }
@@ -231,7 +229,7 @@ func TestDeploysByKillMakeNoDeadLetters(t *testing.T) {
 	}
 }
 
-// In the steady state no statement is about a single message: positions are stored at intervals.
+// In the steady state the inbox stores positions at intervals, not for each message.
 func TestPositionsAreStoredNowAndThen(t *testing.T) {
 	w := newWorld(t, 2)
 	counted := &counting{Store: w.db}
@@ -275,10 +273,9 @@ func (c *counting) SyncConsumer(ctx context.Context, a store.SyncRequest) (store
 	return c.Store.SyncConsumer(ctx, a)
 }
 
-// A database that is older than the broker's position gets its messages again: those without marks run,
-// the others are duplicates. A checkpoint of an earlier topic with the same name is ignored: the topic is
-// read from its beginning.
-// Interleaving 5.
+// If a database is older than the broker's position, it gets its messages again. Those without marks run, and
+// the others are duplicates. The consumer ignores a checkpoint of an earlier topic with the same name, and
+// reads the topic from its beginning. Interleaving 5.
 func TestConsumerStartsAtTheLowerPosition(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(keep)
@@ -457,7 +454,7 @@ func (d misread) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.S
 	return got, err
 }
 
-// A position is stored, but the answer is lost. The inbox later recognizes its own stamp, and does not
+// If a position is stored but the answer is lost, the inbox later recognizes its own stamp. It does not
 // conclude that the database was restored.
 func TestLostAnswerOfPositions(t *testing.T) {
 	w := newWorld(t, 1)
@@ -501,7 +498,7 @@ func (b *subscribed) Subscribe(ctx context.Context, g broker.Group) (broker.Subs
 	return b.Broker.Subscribe(ctx, g)
 }
 
-// A halfDeaf store stores positions, but loses two of three answers.
+// halfDeaf is a store that stores positions, but loses two of three answers.
 type halfDeaf struct {
 	*memstore.Store
 	n int
@@ -518,8 +515,8 @@ func (d *halfDeaf) SyncConsumer(ctx context.Context, a store.SyncRequest) (store
 	return all, err
 }
 
-// Messages begin in the order in which they came, also behind another message of their key. So the
-// position advances, and few messages are in doubt after a crash.
+// Messages start in the order in which they came, also behind another message of their key. So the position
+// advances, and few messages are suspects after a crash.
 func TestMessagesBeginInOrderOfArrival(t *testing.T) {
 	w := newWorld(t, 1)
 	var got, want []string
@@ -571,7 +568,7 @@ func TestRewindOfAPartitionThatIsBeingOccupied(t *testing.T) {
 	w.expect("k", "0 1 2 3 4")
 }
 
-// A before store calls a function before partitions are occupied, once.
+// before is a store that calls a function once, before partitions are occupied.
 type before struct {
 	*memstore.Store
 	occupy func()
@@ -585,7 +582,8 @@ func (d *before) SyncConsumer(ctx context.Context, a store.SyncRequest) (store.S
 	return d.Store.SyncConsumer(ctx, a)
 }
 
-// Claimed messages that have not begun are released, even if the consumer cannot join its group again.
+// The inbox releases claimed messages that have not started, even if the consumer cannot join its group
+// again.
 func TestClaimedIsHandedBackWithoutASubscription(t *testing.T) {
 	w, bus := newWorld(t, 1), &subscribed{}
 	bus.Broker = w.bus

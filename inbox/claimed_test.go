@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/inbox"
 )
 
-// A recovery is a consumer with parked messages that now succeed, except for some.
+// recovery is a consumer with parked messages that now succeed, except for some.
 type recovery struct {
 	w    *world
 	bad  func(value string) bool
@@ -139,8 +139,8 @@ func TestParkedMessagesThatFailAgainShareNothing(t *testing.T) {
 	}
 }
 
-// A claimed message fails among others. Only that one is charged; the others take effect after at most one
-// more run.
+// One of several claimed messages fails. Its failure counts for that message only. The others take effect
+// after at most one more run.
 func TestOnlyTheFailedParkedMessageIsCharged(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		const keys = 120

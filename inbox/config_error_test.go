@@ -20,7 +20,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A firstLine is a log that ends the run with the first line of a level.
+// firstLine is a log that ends the run at the first line of a level.
 type firstLine struct {
 	slog.Handler
 	once sync.Once
@@ -51,7 +51,7 @@ func (foreign) Subscribe(context.Context, broker.Group) (broker.Subscription, er
 	return nil, &broker.OwnerError{Group: "stock", Owner: "a", OwnerName: "the database a"}
 }
 
-// awayFirst is a broker that is away, and then refuses.
+// awayFirst is a broker that is first unavailable, and then refuses.
 type awayFirst struct {
 	broker.Broker
 	asked *int

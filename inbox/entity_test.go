@@ -16,7 +16,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A handler that was overtaken is called again immediately, in a new transaction, and nothing is charged.
+// If a handler returns RetryNow, the inbox calls it again immediately, in a new transaction. No failure
+// counts.
 func TestOvertakenHandlerIsCalledAgainImmediately(t *testing.T) {
 	w := newWorld(t, 1)
 	runs := 0
@@ -35,8 +36,8 @@ func TestOvertakenHandlerIsCalledAgainImmediately(t *testing.T) {
 	}
 }
 
-// A handler that is always overtaken fails as any other: its message is parked, charged, and in the end a
-// dead letter. A parked message does the same.
+// A handler that always returns RetryNow fails like any other handler. Its message is parked, its failures
+// count, and in the end it becomes a dead letter. A parked message has the same outcome.
 func TestHandlerThatIsAlwaysOvertakenFails(t *testing.T) {
 	w := newWorld(t, 1)
 	runs := 0
@@ -82,8 +83,8 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// A courier takes a parcel and is away for long, outside of any transaction. Meanwhile the order changes.
-// The token stored with the parcel tells the courier later that the parcel has changed.
+// A courier takes a parcel and needs much time for the delivery, outside of any transaction. Meanwhile the
+// order changes. The courier compares the token stored with the parcel, and detects the change.
 func ExampleFence() {
 	db, bus := memstore.New(nil), membroker.New(nil)
 	ctx := context.Background()
@@ -119,8 +120,8 @@ func ExampleFence() {
 	// Output: delivered: false
 }
 
-// Messages that wait for entities in use leave workers to other messages, both for one entity and for an
-// entity per message.
+// If many messages wait for locked entities, other messages still get workers. This is true for one entity
+// and for one entity per message.
 func TestEntityInUseLeavesWorkersToOthers(t *testing.T) {
 	one := func(skald.Message) string { return "0" }
 	each := func(m skald.Message) string { return string(m.Key) }

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// The tests in this file are about rows of docs/dev/failures.md without another test.
+// The tests in this file cover the rows of docs/dev/failures.md that no other test covers.
 
 // A handler that takes too long fails, and its work is rolled back. Its key waits, and the message is
 // retried.
@@ -182,8 +182,8 @@ func TestCompensationBehindItsParkedStep(t *testing.T) {
 	}
 }
 
-// A compensation has the key of the dead letter that it would undo. It waits behind that letter, as all
-// messages of the key do, and is answered after it.
+// A compensation has the key of the dead letter that it would undo. It waits behind this dead letter, like
+// all messages of the key, and is answered after it.
 func TestCompensationBehindItsDeadLetter(t *testing.T) {
 	l := newTill(t, nil)
 	l.fail = skald.Permanent(errors.New("never"))
@@ -242,8 +242,8 @@ func (s *deafSubscription) Ack(ctx context.Context, ds []broker.Delivery) error 
 	return s.Subscription.Ack(ctx, ds)
 }
 
-// While the broker is away the inbox is not ready, no message is charged, and it continues by itself
-// afterwards.
+// While the broker is unavailable the inbox is not ready, and no failure counts. Afterwards it continues by
+// itself.
 func TestBrokerThatIsAway(t *testing.T) {
 	w := newWorld(t, 1)
 	bus := &deaf{Subscriber: w.bus}
@@ -272,8 +272,8 @@ func TestBrokerThatIsAway(t *testing.T) {
 	}
 }
 
-// flicker is a broker that is away. Every other Receive returns nothing instead of an error, as with a
-// driver that reads in the background and reports a failed attempt once.
+// flicker is a broker that is unavailable. Every other Receive returns nothing instead of an error. A driver
+// that reads in the background behaves like this: it reports each failed attempt once.
 type flicker struct {
 	broker.Subscriber
 	out      atomic.Bool
@@ -340,9 +340,9 @@ func TestBrokerThatBringsNothing(t *testing.T) {
 	}
 }
 
-// A handler ignores its context for so long that its transaction may be gone. It has failed, whatever it
-// returns. Its message is charged and in the end a dead letter; it is not retried in its partition
-// forever.
+// A handler ignores its context for so long that its transaction may be gone. The handler has failed, even if
+// it returns nil. The failure counts, and in the end the message is a dead letter; it is not retried in its
+// partition forever.
 func TestHandlerThatTakesTooLongAndIgnoresItsContext(t *testing.T) {
 	for name, says := range map[string]error{"nothing": nil, "an error": errors.New("no"),
 		"a rejection": skald.Reject(errors.New("no"))} {

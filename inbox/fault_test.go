@@ -29,8 +29,9 @@ type foreignDeadlock struct{}
 func (foreignDeadlock) Error() string    { return "deadlock detected" }
 func (foreignDeadlock) SQLState() string { return "40P01" }
 
-// The class of a handler's error does not depend on the store. The failure of another service is charged.
-// An outage that the handler or the codec names is not charged, and is listed if it lasts.
+// The class of a handler's error does not depend on the store. A failure of another service counts. If the
+// handler or the codec returns skald.Outage, the failure does not count, and the message is listed if the
+// outage lasts.
 func TestClassesOfHandlerErrors(t *testing.T) {
 	t.Parallel()
 	t.Run("memory", func(t *testing.T) { whoseFault(t, inMemory) })
@@ -107,7 +108,7 @@ func whoseFault[TTx comparable](t *testing.T, opened opening[TTx]) {
 	}
 }
 
-// A registry is a codec that asks a remote service first.
+// registry is a codec that first calls a remote service.
 type registry struct{ ask func() error }
 
 func (r registry) Encode(ctx context.Context, m *skald.Message, v any) error {
@@ -121,8 +122,8 @@ func (r registry) Decode(ctx context.Context, m skald.Message, v any) error {
 	return skald.JSON{}.Decode(ctx, m, v)
 }
 
-// A failure of the handler's transaction itself (a closed connection, a deadlock) is not charged, even if
-// the handler hides the error. The same errors are charged if the transaction is fine.
+// If the handler's transaction itself fails (a closed connection, a deadlock), the failure does not count,
+// even if the handler hides the error. The same errors count if the transaction works.
 func TestFailureOfTheHandlersTransaction(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -170,7 +171,7 @@ func TestFailureOfTheHandlersTransaction(t *testing.T) {
 	}
 }
 
-// odd is a store that fails for unknown reasons when it parks or claims messages.
+// odd is a store that fails for unknown reasons when the inbox parks or claims messages.
 type odd struct {
 	store.Driver[tx]
 	keeps, claims bool
@@ -350,8 +351,8 @@ func TestMessageThatCannotBeParkedBecomesADeadLetter(t *testing.T) {
 	}
 }
 
-// A call returns that its provider is away. That is not charged, and the call is made under its key once
-// the provider is back.
+// If a call returns that its provider is unavailable, the failure does not count. The inbox makes the call
+// under its key when the provider is back.
 func TestOutageOfAProvider(t *testing.T) {
 	w := newWorld(t, 1)
 	away, asked := true, 0

@@ -244,8 +244,8 @@ func (d *settling) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], 
 	return d.Driver.Begin(ctx, in)
 }
 
-// An outage while the step is settled leaves nothing half done: the message stays claimed and is released
-// later.
+// If there is an outage while the step is settled, the store has no partial change. The message stays claimed
+// and is released later.
 func TestStepFinishedElsewhereBesideAnOutage(t *testing.T) {
 	b := &settling{fails: 5}
 	l := tillOver(t, nil, func(db store.Driver[tx]) store.Driver[tx] { b.Driver = db; return b })

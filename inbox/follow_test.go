@@ -18,8 +18,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A chained store begins a transaction with the commit of another, as PostgreSQL's driver does, and may
-// make either fail.
+// chained is a store that begins a transaction with the commit of another one, as PostgreSQL's driver does.
+// It may make either of them fail.
 type chained struct {
 	store.Driver[tx]
 	open, followed atomic.Int64
@@ -38,7 +38,7 @@ func (c *chained) Outage(err error) bool {
 	return errors.Is(err, errLine) || store.Collided(err) || c.Driver.Outage(err)
 }
 
-// strikes returns true one time in n.
+// strikes returns true with a probability of 1/n.
 func (c *chained) strikes(n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,8 +95,8 @@ func (u *chainedUnit) CommitThen(ctx context.Context, next store.Intake,
 	return then, nil
 }
 
-// Messages that begin with the commit of another are each handled once and in order, whether the commit,
-// the next transaction or a handler fails.
+// If a commit begins the transaction of the next message, each message is handled once and in order. This is
+// true if the commit, the next transaction or a handler fails.
 func TestEachBeginsWithTheCommitBefore(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// Claimed messages are divided among all workers. Messages that some workers have do not make the batches
-// of others smaller: enough are claimed for all workers.
+// The picker divides claimed messages among all workers. Messages that some workers already have do not make
+// the batches of other workers smaller: the inbox claims enough for all workers.
 func TestClaimedMessagesAreDividedAmongWorkers(t *testing.T) {
 	const workers, each = 4, 100
 	in := New[*memstore.Tx](memstore.New(nil), membroker.New(nil), "stock",
@@ -44,8 +44,8 @@ func TestClaimedMessagesAreDividedAmongWorkers(t *testing.T) {
 	}
 }
 
-// While the breaker is open, a suspect that runs alone decides as any other message: the consumer
-// continues after it.
+// While the breaker is open, a suspect that runs alone can be the probe: if it succeeds the consumer
+// continues.
 func TestSuspectClosesTheBreaker(t *testing.T) {
 	in := New[*memstore.Tx](memstore.New(nil), membroker.New(nil), "stock", nil)
 	in.Handle("orders", "order.placed",

@@ -21,7 +21,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore"
 )
 
-// A ground is a consumer's database of any kind, with a user table of named lists.
+// ground is a consumer's database of any kind, with a user table of named lists.
 type ground[TTx comparable] struct {
 	db     store.Driver[TTx]
 	schema string                                // of PostgreSQL
@@ -31,7 +31,7 @@ type ground[TTx comparable] struct {
 	pass   func(d time.Duration) error // for times by the database's own clock
 }
 
-// An opening creates an empty ground for each world.
+// opening creates an empty ground for each world.
 type opening[TTx comparable] func(w *world) *ground[TTx]
 
 func inMemory(w *world) *ground[tx] {
@@ -40,7 +40,7 @@ func inMemory(w *world) *ground[tx] {
 		pass: func(time.Duration) error { return nil }}
 }
 
-// passes lets time pass for the inbox and its database.
+// passes moves the clocks of the inbox and its database.
 func (g *ground[TTx]) passes(w *world, d time.Duration) {
 	w.t.Helper()
 	w.pass(d)

@@ -83,7 +83,8 @@ func TestTypeThatOnlyANewerBuildHandlesIsLeftToIt(t *testing.T) {
 	}
 }
 
-// An old build that claimed such a message before it read the new types gives it back, uncharged.
+// If an old build claimed such a message before it read the new types, it gives the message back, and no
+// failure counts.
 func TestClaimedMessageOfAnotherBuildIsGivenBack(t *testing.T) {
 	w := newWorld(t, 1)
 	older := w.stepper(keep)
@@ -269,8 +270,8 @@ func TestRolloutOfABuildThatHandlesMore(t *testing.T) {
 	}
 }
 
-// A message without a type may be any message, so it is never skipped. It is a dead letter under its own
-// identity, once. A handler for "" handles it, also after a redrive.
+// A message without a type is never skipped, because some handler may need it. It is a dead letter under its
+// own identity, once. A handler for "" handles it, also after a redrive.
 func TestMessageWithoutATypeIsNeverSkipped(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(keep)

@@ -23,7 +23,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// roleFor makes a role that may use the user's table in a schema and nothing of Skald's.
+// roleFor creates a database role that may use the user's table in a schema, but no table of Skald.
 func roleFor(t *testing.T, schema string) string {
 	t.Helper()
 	ctx, role := context.Background(), "r"+strings.ToLower(rand.Text()[:10])
@@ -77,9 +77,9 @@ func txChanges() []txChange {
 	}
 }
 
-// The handler of one message leaves its transaction or session in a state in which Skald cannot write.
-// That message is charged, or handled if it writes nothing. Each other message is handled once, alone and
-// in a batch.
+// The handler of one message leaves its transaction or session in a state in which Skald cannot write. That
+// message fails, or is handled if it writes nothing. Each other message is handled once, alone and in a
+// batch.
 func TestHandlerThatChangesItsTransaction(t *testing.T) {
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestHandlerThatChangesItsTransaction(t *testing.T) {
 	})
 }
 
-// bySQL is g by database/sql.
+// bySQL returns g with a driver of database/sql.
 func bySQL(g *ground[pgx.Tx]) *ground[*sql.Tx] {
 	return &ground[*sql.Tx]{
 		db:     pgstore.NewSQL(stdlib.OpenDBFromPool(g.pool), &pgstore.Options{Schema: g.schema}),

@@ -18,8 +18,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// TestHungHandlersKeepNothing checks that handlers which ignore their contexts keep no connection of a small
-// pool, no partition and no worker. Each of their messages has a failed attempt, also for the next process.
+// TestHungHandlersKeepNothing checks that handlers which ignore their contexts occupy no connection of a
+// small pool, no partition and no worker. The store has a failed attempt for each of their messages.
 func TestHungHandlersKeepNothing(t *testing.T) {
 	t.Parallel()
 	for _, over := range []string{"pgx", "database/sql", "the encoding of a result"} {

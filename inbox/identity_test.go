@@ -305,7 +305,7 @@ func TestAdmittedMessagesThatStayBlockNoOthers(t *testing.T) {
 	}
 }
 
-// Two instances handle an admitted message once.
+// If two instances run, an admitted message is handled once.
 func TestAdmittedOnceByTwo(t *testing.T) {
 	w := newWorld(t, 1)
 	const n = 40
@@ -401,8 +401,8 @@ func TestBusinessKey(t *testing.T) {
 	}
 }
 
-// The result of a handler is stored with the mark, once. Its drafts are published again if Again selects
-// the message, under the same ids.
+// The inbox stores the result of a handler once, with the mark. It publishes the drafts again under the same
+// ids if Repeat returns true for the message.
 func TestResults(t *testing.T) {
 	w := newWorld(t, 1)
 	type answer struct{ Left int }

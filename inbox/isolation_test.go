@@ -37,8 +37,8 @@ func (serialUnit) Outage(_ context.Context, err error) bool { return store.Colli
 
 func (s *serial) Outage(err error) bool { return store.Collided(err) || s.Store.Outage(err) }
 
-// A message is retried immediately, uncharged, if its transaction collided. If it always collides, it
-// waits as in an outage.
+// If its transaction collided, the inbox retries a message immediately, and no failure counts. If it always
+// collides, it waits as in an outage.
 func TestCollisionIsTriedAgainInPlace(t *testing.T) {
 	for name, batch := range map[string]int{"alone": 1, "in a batch": 10} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A log has the log lines of an inbox, which a test can read meanwhile.
+// log stores the log lines of an inbox. A test can read them concurrently.
 type log struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -43,8 +43,8 @@ func (l *log) has(text string) bool {
 	return strings.Contains(l.all.String(), text)
 }
 
-// A handler runs while its consumer leaves the group. Another member gets its message, and waits at its mark.
-// The handler's result acknowledges nothing of the session that begins afterwards.
+// A handler runs while its consumer leaves the group. Another member gets its message, and waits for the
+// mark. The result of the handler acknowledges nothing in the next session.
 func TestHandlerRunsWhileItsConsumerLeaves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -121,7 +121,7 @@ func TestConsumerWithoutItsDatabaseLeaves(t *testing.T) {
 	}
 }
 
-// A pair is two consumers of one group, and a proxy before the database of the first.
+// pair is two consumers of one group. The first one uses its database through a proxy.
 type pair struct {
 	*testing.T
 	name       string

@@ -100,9 +100,9 @@ func TestWriteInASavepoint(t *testing.T) {
 	}
 }
 
-// A batch handler uses the connection below its transaction, its own savepoints and nested transactions.
-// Its outbox rows have the same order, and are committed or rolled back as in the user's own transaction,
-// also after one message of the batch failed.
+// A batch handler uses the connection under its transaction, its own savepoints and nested transactions. The
+// rows in the outbox have the same order, and are committed or rolled back, as in the user's own transaction.
+// This is also true after one message of the batch failed.
 func TestBatchHandlerBelowItsTransaction(t *testing.T) {
 	t.Parallel()
 	for name, many := range map[string]bool{"one by one": false, "at once": true} {

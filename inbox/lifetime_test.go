@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A broker that keeps messages for a week.
+// weekly is a broker that keeps messages for a week.
 type weekly struct{}
 
 func (weekly) Keeps(context.Context, ...string) (map[string]time.Duration, error) {
@@ -49,7 +49,7 @@ func TestMarksHaveToOutliveTheBroker(t *testing.T) {
 	}
 }
 
-// An examined is a database with a finding about its retention.
+// examined is a database with a finding about its retention.
 type examined struct {
 	store.Store
 	found skald.Finding

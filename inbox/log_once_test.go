@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// want fails if not n lines of log contain all of these.
+// want fails the test unless n lines of log contain all texts of have.
 func want(t *testing.T, log *testlog.Log, n int, have ...string) {
 	t.Helper()
 	if got := log.Count(have...); got != n {
@@ -45,8 +45,8 @@ func TestSkippedTypeIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// A new consumer warns once if the database has an inactive consumer of the same topic: it may be that one
-// under a new name. An active one is another reader.
+// A new consumer logs one warning if the database has an inactive consumer of the same topic, because that
+// may be the same consumer under its old name. It logs no warning for an active consumer.
 func TestANewNameIsNoticed(t *testing.T) {
 	w, first, second, third, fourth := newWorld(t, 1), &testlog.Log{}, &testlog.Log{}, &testlog.Log{},
 		&testlog.Log{}

@@ -40,7 +40,7 @@ func TestTypesAreLoggedOnce(t *testing.T) {
 	}
 }
 
-// panicking panics and recovers, far below the frames that recover.
+// panicking panics and recovers, far below the frames that recover the panic.
 func panicking(depth int) (err error) {
 	defer failure.Recover(&err)
 	indexing(depth, nil)
@@ -76,7 +76,7 @@ func TestPanicIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// The log has once that the consumer is ready, when a look at the broker brings no more partitions.
+// The inbox logs once that it is ready, when a batch of the broker gains no more partitions.
 func TestReadyIsLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	a := newAnnouncer(&log)

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// losing is a driver that stores an intent once, and answers with the error of answer.
+// losing is a driver that stores an intent once, but returns the error in the field answer.
 type losing struct {
 	store.Driver[tx]
 	answer func() ([]bool, error)
@@ -50,12 +50,12 @@ type collided struct{}
 func (collided) Error() string    { return "could not serialize access" }
 func (collided) SQLState() string { return "40001" }
 
-// falls counts collided as an outage, as PostgreSQL's driver does.
+// falls is a driver that treats collided as an outage, as PostgreSQL's driver does.
 type falls struct{ *losing }
 
 func (falls) Outage(err error) bool { return store.Collided(err) }
 
-// chargedLate is a world with a charge that is parked before its intent, together with its step.
+// chargedLate returns a world with a charge that is parked before its intent, together with its step.
 func chargedLate(t *testing.T, b *bank,
 	over func(store.Driver[tx]) store.Driver[tx]) (*world, *inbox.Inbox[tx]) {
 	w, first := newWorld(t, 1), true
@@ -181,10 +181,9 @@ func (d *paused) freeing(ctx context.Context, es []store.Effect) []store.Effect 
 	return es
 }
 
-// A claimer was paused until its claim ended, and then has no call to make. It does not finish the message
-// while another process makes the call: the payment is recorded. A claimer that frees by the attempts
-// alone loses it.
-// Interleaving 8.
+// A process was paused until its claim ended, and then has no call to make. It does not finish the message
+// while another process makes the call: the payment is recorded. If it compared only the attempts, the
+// payment would be lost. Interleaving 8.
 func TestSeededBugOfThePausedClaimer(t *testing.T) {
 	for _, no := range []error{nil, skald.Reject(errors.New("closed"))} {
 		for name, c := range map[string]struct {
@@ -199,8 +198,8 @@ func TestSeededBugOfThePausedClaimer(t *testing.T) {
 	}
 }
 
-// finishedBeside: while one process makes a call, another one has no call to make or, with an error,
-// rejects.
+// finishedBeside runs two processes. While the first one makes a call, the second one has no call to make or,
+// with an error, rejects.
 func finishedBeside(t *testing.T, blind bool, no error, want string) {
 	w, b, first := newWorld(t, 1), &bank{}, true
 	asked, answer, ended := make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
@@ -261,7 +260,7 @@ func finishedBeside(t *testing.T, blind bool, no error, want string) {
 	}
 }
 
-// stepped calls Step until nothing is left to do.
+// decideStep calls Step until nothing is left to do.
 func decideStep(ctx context.Context, in *inbox.Inbox[tx]) error {
 	for {
 		if busy, err := in.Step(ctx); err != nil || !busy {
@@ -270,7 +269,7 @@ func decideStep(ctx context.Context, in *inbox.Inbox[tx]) error {
 	}
 }
 
-// comes returns the next value of a channel, or fails after a while.
+// comes returns the next value of a channel, or fails the test after a while.
 func comes[T any](t *testing.T, what string, from <-chan T) (one T) {
 	t.Helper()
 	select {

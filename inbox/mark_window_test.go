@@ -34,8 +34,8 @@ func (k *keeper) Keeps(context.Context, ...string) (map[string]time.Duration, er
 
 const days = 24 * time.Hour
 
-// A consumer does not start if its marks expire before its messages can come. The error has both times. It
-// starts with Short.
+// If marks expire before messages can come, the consumer does not start. The error has both times. With
+// AllowShort it starts.
 func TestWindowIsCheckedAtTheStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		broker map[string]time.Duration // nil: it reports nothing
@@ -122,7 +122,8 @@ func TestWindowIsCheckedAtTheStart(t *testing.T) {
 	}
 }
 
-// If the broker is away at the start, the consumer waits for it. It does not ask again after an answer.
+// If the broker is unavailable at the start, the consumer waits for it. After an answer it does not ask
+// again.
 func TestWindowWaitsForTheBroker(t *testing.T) {
 	w := newWorld(t, 1)
 	bus := &keeper{Broker: w.bus, away: broker.ErrUnavailable}

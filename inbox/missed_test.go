@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// book is an audit that passes each note to the test.
+// book is an audit that sends each entry to the test.
 type book chan store.Audit
 
 func (b book) Apply(_ context.Context, es ...store.Effect) ([]bool, error) {
@@ -18,7 +18,7 @@ func (b book) Apply(_ context.Context, es ...store.Effect) ([]bool, error) {
 	return []bool{true}, nil
 }
 
-// Missed messages are in the log and in the audit, even if the context of the caller is done.
+// The inbox writes missed messages to the log and to the audit, even if the context of the caller has ended.
 func TestMissedIsNoted(t *testing.T) {
 	var log strings.Builder
 	notes := make(book, 1)

@@ -76,7 +76,7 @@ func TestOperatorsPauseResumeAndSkip(t *testing.T) {
 	})
 }
 
-// fingerprint returns the fingerprint in the error of an open breaker.
+// fingerprint returns the fingerprint of failures in the error of an open breaker.
 func (w *world) fingerprint(in *inbox.Inbox[tx]) (print string) {
 	w.t.Helper()
 	var n, all int

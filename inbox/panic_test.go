@@ -25,7 +25,7 @@ func (brokenSubscription) Receive(context.Context, int) (broker.Batch, error) {
 	panic("a driver is broken")
 }
 
-// A panic in the main loop ends Run, and is logged before.
+// A panic in the main loop ends Run. It is logged before.
 func TestPanicInTheLoopIsLoggedAndEndsRun(t *testing.T) {
 	w := newWorld(t, 1)
 	var log testlog.Log

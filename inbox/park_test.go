@@ -15,7 +15,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A handler that fails for some values, and records all others.
+// moody is a handler that fails for some values, and records all others.
 type moody struct{ on map[string]error }
 
 func (f *moody) handle(ctx context.Context, tx tx, m skald.Received[string]) error {
@@ -67,7 +67,7 @@ func TestKeyOfAParkedMessageWaitsOverTopics(t *testing.T) {
 	}
 }
 
-// A duplicate of a message that is parked, a dead letter or behind another one is not handled.
+// The inbox does not handle a duplicate of a message that is parked, a dead letter or behind another one.
 // Interleaving 12.
 func TestRepeatOfAKeptMessageIsDropped(t *testing.T) {
 	w := newWorld(t, 1)
@@ -144,7 +144,7 @@ func TestDeadLetterFreesItsKeyByOption(t *testing.T) {
 	if len(d) != 1 || d[0].Dead.Kind != "permanent" || d[0].Dead.BlocksKey {
 		t.Fatalf("dead letters %+v", d)
 	}
-	// After a redrive it runs under its own id, and others of its key wait meanwhile.
+	// After a redrive the message runs under its own id, and other messages of its key wait meanwhile.
 	f.on = map[string]error{"2": errors.New("not yet")}
 	w.apply(store.Effect{Requeue: &store.Requeue{Consumer: "stock", Identity: d[0].Identity}})
 	w.pass(2 * time.Second)
@@ -298,7 +298,7 @@ func TestFullConsumerPausesItsPartition(t *testing.T) {
 }
 
 // A message of a full key becomes a dead letter that blocks its key, and other keys of the partition
-// continue. After a redrive the letters follow in the order of their key. With FreeKey the key continues
+// continue. After a redrive the dead letters follow in the order of their key. With FreeKey the key continues
 // before them.
 func TestFullKeyBlocksNoOtherKey(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -442,8 +442,8 @@ func TestDeadLetterIsCopiedUnlessItIsTooLarge(t *testing.T) {
 	}
 }
 
-// A message that a newer build parked, of a type without a handler here, is left to that build and not
-// charged.
+// A newer build parked a message of a type that this build has no handler for. This build leaves the message
+// to the newer one, and no failure counts.
 func TestParkedMessageWithoutAHandlerIsLeftForABuildThatHasOne(t *testing.T) {
 	w := newWorld(t, 1)
 	bad := true

@@ -23,9 +23,9 @@ func aQueue(now func() time.Time) *queue[*memstore.Tx] {
 	return in.parked
 }
 
-// Parked messages are counted at intervals, because other processes park and free some. A slow count takes
-// at most a hundredth of the time, or a quarter of that if no partition waits for room. After a very slow
-// count the counting continues.
+// The inbox counts parked messages at intervals, because other processes park and free messages, too. A slow
+// count takes at most a hundredth of the time. If no partition waits for the result, it takes a quarter of
+// that. After a very slow count the counting continues.
 func TestSlowCountIsRare(t *testing.T) {
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -106,8 +106,8 @@ func TestSuspectRunsAlone(t *testing.T) {
 	}
 }
 
-// The number of messages that share a transaction doubles after each success, is 1 after a failure, and
-// halves if messages waited here for long.
+// The number of messages that share a transaction doubles after each success, and is 1 after a failure. It
+// halves if messages waited in memory for long.
 func TestSizeOfClaimedBatchesFollowsResults(t *testing.T) {
 	now := time.Now()
 	q := aQueue(func() time.Time { return now })
@@ -126,7 +126,7 @@ func TestSizeOfClaimedBatchesFollowsResults(t *testing.T) {
 	}
 }
 
-// No message is claimed while half of the possible number is here, or above a limit.
+// The inbox claims no message while it has half of the possible number, or above a limit.
 func TestClaimsStopAtHalf(t *testing.T) {
 	q := aQueue(time.Now)
 	if n := q.Claimable(4, 1); n != 1 {

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A bench is a picker with a partition that a test fills.
+// bench is a picker with a partition that a test fills.
 type bench struct {
 	*picker[*memstore.Tx]
 	l *partition.Partition
@@ -40,7 +40,7 @@ func (b *bench) add(n int) (es []*partition.Entry) {
 	return es
 }
 
-// Ready messages are divided among the workers, with at most a batch for each.
+// The picker divides ready messages among the workers, with at most one batch for each.
 func TestReadyMessagesAreDividedAmongWorkers(t *testing.T) {
 	for _, c := range []struct{ workers, batch, ready, want int }{
 		{4, 100, 3, 1}, {4, 100, 40, 11}, {4, 5, 40, 5}, {4, 1, 40, 1}, {1, 100, 40, 40},
@@ -80,7 +80,7 @@ func TestMessagesThatRunAlone(t *testing.T) {
 	}
 }
 
-// No message begins while an operator has paused the consumer, or beyond the stored checkpoint.
+// No message starts while an operator has paused the consumer, or beyond the stored checkpoint.
 func TestNothingBeginsInAPause(t *testing.T) {
 	b := newBench(1, 1)
 	b.l.Origin, b.l.Checkpoint = "one", &store.Checkpoint{InFlightEnd: 1}

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A mortuary is a till with a process that crashes in the charge of an order or, before that, when its
-// step is read.
+// mortuary is a till with a process that crashes in the charge of an order or, before that, when it reads the
+// step.
 type mortuary struct {
 	*till
 	sessions int
@@ -23,7 +23,7 @@ type mortuary struct {
 	crashes, unreadable func(p purchase) bool
 }
 
-// live runs one session until it dies, which it reports, or nothing is left to do.
+// live runs one session until it dies or nothing is left to do. It reports whether the session died.
 func (m *mortuary) live() (died bool) {
 	m.t.Helper()
 	m.sessions++
@@ -84,9 +84,8 @@ func (m *mortuary) rest() (deaths int) {
 	return deaths
 }
 
-// A charge crashes its process each time, before an attempt could be stored. It becomes a dead letter of
-// its step. Its compensation removes it, and the messages of its key continue without a redrive.
-// Interleaving 12.
+// A charge crashes its process each time, before the store has an attempt. It becomes a dead letter of its
+// step. Its compensation deletes it, and the messages of its key continue without a redrive. Interleaving 12.
 func TestCrashingStepFreesItsKey(t *testing.T) {
 	crashes := func(p purchase) bool { return p.Order == "a" }
 	never := func(purchase) bool { return false }
@@ -115,9 +114,8 @@ func TestCrashingStepFreesItsKey(t *testing.T) {
 	}
 }
 
-// Reading the step of a message crashes the process, so the step is not known. The message becomes a dead
-// letter, too, and its compensation is answered.
-// Interleaving 12.
+// Reading the step of a message crashes the process, so the step is unknown. The message also becomes a dead
+// letter, and its compensation is answered. Interleaving 12.
 func TestCrashBeforeTheStepIsKnown(t *testing.T) {
 	crashes := func(p purchase) bool { return p.Order == "a" }
 	m := &mortuary{till: newTill(t, nil), crashes: crashes, unreadable: crashes}
@@ -167,7 +165,7 @@ func TestStepIsBarredWhileItsMessageDies(t *testing.T) {
 	}
 }
 
-// dying is a driver that calls a function before a dead letter is stored, once.
+// dying is a driver that calls a function once, before a dead letter is stored.
 type dying struct {
 	store.Driver[tx]
 	happens func()

@@ -94,8 +94,8 @@ func TestWaitingMessagesArePrefetched(t *testing.T) {
 	}
 }
 
-// A prefetched message that fails is charged, alone. Those before it take effect, those behind it wait,
-// and none runs more than twice because of it.
+// If a prefetched message fails, the failure counts only for that message. Those before it take effect, those
+// behind it wait, and none runs more than twice because of it.
 func TestOnlyTheFailedPrefetchedMessageIsCharged(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		w := newWorld(t, 1)
@@ -133,16 +133,15 @@ func TestOnlyTheFailedPrefetchedMessageIsCharged(t *testing.T) {
 		}
 		for value, n := range runs {
 			if n > 2 && (n > 3 || value != "k40") {
-				// the failed one once more, if others of its claim succeeded in between
+				// The failed message runs once more if others of its claim succeeded in between.
 				t.Errorf("%s ran %d times", value, n)
 			}
 		}
 	}
 }
 
-// A prefetched message that crashes the process is found as others are, and none of its neighbors is
-// charged.
-// Interleaving 12.
+// A prefetched message that crashes the process is found like other messages, and no failure counts for its
+// neighbors. Interleaving 12.
 func TestPrefetchedKillerBecomesADeadLetter(t *testing.T) {
 	m := newMortal(t, 1, func(r skald.Received[string]) bool { return r.Value == "k40" })
 	m.batch = 100
@@ -197,7 +196,7 @@ func (d uncounted) Claim(ctx context.Context, w store.ClaimRequest) (store.Claim
 }
 
 // Another process changes the first message or a prefetched message of a key between the claim and the
-// transaction. The messages behind it are left, and handled later, in order, once.
+// transaction. The inbox leaves the messages behind it in the store, and handles them later, in order, once.
 func TestPrefetchedMessagesOfAChangedKey(t *testing.T) {
 	for _, at := range []int{0, 5, 19} {
 		for name, what := range map[string]func(store.Parked) store.Effect{

@@ -27,7 +27,7 @@ func quits(bad bool) {
 
 func isBad(m skald.Message) bool { return strings.Contains(string(m.Data), "bad") }
 
-// A quitter is a value that ends the goroutine that encodes it.
+// quitter is a value that ends the goroutine that encodes it.
 type quitter struct{}
 
 func (quitter) MarshalJSON() ([]byte, error) { runtime.Goexit(); return nil, nil }

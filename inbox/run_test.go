@@ -339,8 +339,8 @@ func (a *callCount) Probe(ctx context.Context) error {
 	return a.Driver.Probe(ctx)
 }
 
-// An idle inbox makes about nine calls of its database a minute, each one transaction: one look in 8 s,
-// and one heartbeat a minute.
+// An idle inbox makes about nine calls of its database per minute, each in one transaction: a look every 8 s,
+// and a heartbeat per minute.
 func TestIdleInboxMakesFewCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -395,7 +395,7 @@ func TestMissingTablesEndRunWithTheRemedy(t *testing.T) {
 	}
 }
 
-// ending is a driver that detects, as database/sql must, that the handler ended the transaction itself.
+// ended is a driver that detects, like database/sql, that the handler ended the transaction itself.
 type ended struct{ store.Driver[tx] }
 
 type endedUnit struct{ store.Unit[tx] }
@@ -410,7 +410,7 @@ func (u endedUnit) Commit(ctx context.Context, _ ...store.Effect) error {
 	return store.ErrLent
 }
 
-// A handler that ends its transaction itself makes its message a dead letter, and the consumer goes on.
+// If a handler ends its transaction itself, its message becomes a dead letter, and the consumer continues.
 func TestHandlerThatCommitsItselfMakesADeadLetter(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish(w.message("k", "1"))

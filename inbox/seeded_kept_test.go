@@ -57,7 +57,7 @@ func TestSeededBugsOfParkedMessages(t *testing.T) {
 	})
 }
 
-// A bugOf a store removes a safeguard; nil removes none.
+// bugOf removes a safeguard from a store; nil removes none.
 type bugOf func(store.Driver[tx]) store.Driver[tx]
 
 func (b bugOf) in(w *world) store.Driver[tx] {
@@ -67,8 +67,8 @@ func (b bugOf) in(w *world) store.Driver[tx] {
 	return b(w.db)
 }
 
-// parkedBehind: the first message of a key fails once. The ids of the later messages are in another order
-// than their arrival.
+// parkedBehind runs a key with a first message that fails once. The ids of the later messages are in another
+// order than their arrival.
 func parkedBehind(t *testing.T, bug bugOf, want string) {
 	w, fails := newWorld(t, 1), true
 	for i, id := range []string{"a", "z", "b"} {
@@ -92,8 +92,8 @@ func parkedBehind(t *testing.T, bug bugOf, want string) {
 	w.expect("k", want)
 }
 
-// binaryKey: a message with a key that is not text fails. It is retried when it is due, not immediately
-// and forever.
+// binaryKey runs a message that fails and has a key that is not text. The inbox retries it when it is due,
+// not immediately and forever.
 func binaryKey(t *testing.T, bug bugOf, kept bool) {
 	w, runs := newWorld(t, 1), 0
 	w.publish(w.message("k\xff\x00", "1"))
@@ -117,7 +117,7 @@ func binaryKey(t *testing.T, bug bugOf, kept bool) {
 	}
 }
 
-// tooLargeToSay: a message of the largest possible size becomes a dead letter, which is announced.
+// tooLargeToSay announces a dead letter of the largest possible size.
 func tooLargeToSay(t *testing.T, bug bugOf, kept bool) {
 	w, runs := newWorld(t, 1), 0
 	m := w.message("k", strings.Repeat("x", complete.MaxData-2))

@@ -56,7 +56,7 @@ func TestSeededBugsOfFailures(t *testing.T) {
 	})
 }
 
-// redriven: one of two consumers of a topic has a dead letter, which is redriven.
+// redriven redrives a dead letter of one of two consumers of a topic.
 func redriven(t *testing.T, wrap func(*membroker.Broker, store.Driver[tx]) store.Driver[tx], want string) {
 	w, fails := newWorld(t, 1), true
 	in := w.stepper(func(ctx context.Context, tx tx, m skald.Received[string]) error {
@@ -116,7 +116,7 @@ func (d byTheTopic) Apply(ctx context.Context, es ...store.Effect) ([]bool, erro
 	return d.Driver.Apply(ctx, es...)
 }
 
-// deployed: a message always fails, in processes that run for one attempt each.
+// deployed runs a message that always fails, in processes that make one attempt each.
 func deployed(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx], want int) {
 	w, runs := newWorld(t, 1), 0
 	w.publish(w.message("k", "1"))
@@ -141,7 +141,7 @@ func deployed(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx], want i
 	}
 }
 
-// counts has the attempts of a message only in memory.
+// counts is a store that has the attempts at a message only in memory.
 type counts struct {
 	store.Driver[tx]
 	of map[store.Identity]int
@@ -191,7 +191,7 @@ func (d counts) without(es []store.Effect) []store.Effect {
 	return es
 }
 
-// goesRound: a dead letter is copied to a topic, published from there again, and fails again.
+// goesRound copies a dead letter to a topic, publishes it again from there, and it fails again.
 func goesRound(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx], want int) {
 	w := newWorld(t, 1)
 	if err := w.bus.MakeTopics(t.Context(), 1, "dead"); err != nil {
@@ -219,7 +219,7 @@ func goesRound(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx], want 
 	}
 }
 
-// adds appends the headers of a dead letter to all earlier ones.
+// adds is a store that appends the headers of a dead letter to all earlier ones.
 type adds struct{ store.Driver[tx] }
 
 func (d adds) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {
@@ -246,8 +246,7 @@ func (u addsUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 }
 
 // A sender is paused between its intent and its call. Meanwhile another process continues the message, and
-// the provider drops the key. A sender that ignores its deadline charges twice.
-// Interleaving 8.
+// the provider forgets the key. A sender that ignores its deadline charges twice. Interleaving 8.
 func TestSeededBugOfTheDeadline(t *testing.T) {
 	for name, c := range map[string]struct {
 		blind bool

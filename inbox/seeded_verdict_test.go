@@ -47,7 +47,7 @@ func TestSeededBugsOfVerdicts(t *testing.T) {
 	}
 }
 
-// restocked: a handler rejects because no article is left. Between the rollback of its rows and the
+// restocked runs a handler that rejects because no article is left. Between the rollback of its rows and the
 // transaction that stores its rejection, another transaction restocks the article.
 func restocked(t *testing.T, bug bugOf, want store.Outcome) {
 	w := newWorld(t, 1)
@@ -84,8 +84,8 @@ func restocked(t *testing.T, bug bugOf, want store.Outcome) {
 	}
 }
 
-// moving is a driver: another transaction changes the entity between the rollback of a rejection and its
-// second transaction.
+// moving is a driver with another transaction, which changes the entity between the rollback of a rejection
+// and its second transaction.
 type moving struct {
 	store.Driver[tx]
 	between func()
@@ -109,7 +109,7 @@ func (u movingUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bo
 	return u.d.Apply(ctx, instead...)
 }
 
-// unguarded removes a condition from each effect.
+// unguarded is a store that removes a condition from each effect.
 type unguarded struct {
 	store.Driver[tx]
 	take func(*store.Effect)
@@ -122,7 +122,7 @@ func (d unguarded) Apply(ctx context.Context, es ...store.Effect) ([]bool, error
 	return d.Driver.Apply(ctx, es...)
 }
 
-// triedAgain: work that is to be done once fails temporarily, and is requested again.
+// triedAgain requests work again after it failed temporarily. The work must be done once.
 func triedAgain(t *testing.T, bug bugOf, want string) {
 	w := newWorld(t, 1)
 	db := bug.in(w)
@@ -136,7 +136,7 @@ func triedAgain(t *testing.T, bug bugOf, want string) {
 	w.expect("paid", want)
 }
 
-// final stores each error of a transaction as the answer.
+// final is a store that stores each error of a transaction as the answer.
 type final struct{ store.Driver[tx] }
 
 func (d final) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], error) {

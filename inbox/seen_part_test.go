@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A seenBench is a database and a cache with the answers that a test sets.
+// seenBench is a database and a cache with the answers that a test sets.
 type seenBench struct {
 	store.Driver[*memstore.Tx]
 	done  map[string]store.Outcome
@@ -74,8 +74,8 @@ func (b *seenBench) entry(id string) *partition.Entry {
 	return e
 }
 
-// A message with a mark is dropped, remembered, and then dropped by the cache. A conflict, or a message
-// with an answer to repeat, is left to its attempt.
+// A message with a mark is dropped and added to the cache. The cache then drops the next duplicate. A
+// conflict, or a message with an answer to publish again, continues to its attempt.
 func TestRepeatsAreDropped(t *testing.T) {
 	b, f := seenNewBench(t)
 	b.done["done"], b.done["conflict"], b.done["again"] = store.Done, store.Rejected, store.Done
@@ -101,7 +101,7 @@ func TestRepeatsAreDropped(t *testing.T) {
 	}
 }
 
-// After many new messages the marks are not read, except for suspects and after a duplicate.
+// After many new messages the filter no longer reads marks, except for suspects and after a duplicate.
 func TestNewMessagesAreNotLookedUpForever(t *testing.T) {
 	b, f := seenNewBench(t)
 	for n := range enoughNew {

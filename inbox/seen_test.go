@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// asked counts the marks that are looked up.
+// asked is a database that counts how many marks are looked up.
 type asked struct {
 	store.Driver[tx]
 	ids int
@@ -22,8 +22,8 @@ func (a *asked) Seen(ctx context.Context, consumer string, ids []store.Identity)
 	return a.Driver.Seen(ctx, consumer, ids)
 }
 
-// Without duplicates the marks are not read forever. An attempt finds a duplicate by its mark, and then
-// the marks are read again.
+// Without duplicates the inbox stops reading marks early. If an attempt finds a duplicate by its mark, the
+// inbox reads marks again.
 func TestRepeatsAreLookedUpWhereThereAreAny(t *testing.T) {
 	w := newWorld(t, 2)
 	db := &asked{Driver: w.db}

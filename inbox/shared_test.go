@@ -28,7 +28,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A shape is a subscription that several instances share at a broker: a queue or a durable.
+// shape is a subscription that several instances share at a broker: a queue or a durable.
 type shape struct {
 	topic, group string
 	open         func(l *line) broker.Broker
@@ -119,7 +119,7 @@ func natsShape(t *testing.T, name string) shape {
 		}}
 }
 
-// A line is an instance's connection to the broker, which can be cut for good.
+// line is an instance's connection to the broker. A test can cut it permanently.
 type line struct {
 	mu    sync.Mutex
 	gone  bool
@@ -158,7 +158,7 @@ func fatal(t *testing.T, err error) {
 	}
 }
 
-// A sharing is several instances of one consumer on one shape, with one database.
+// sharing is several instances of one consumer on one shape, with one database.
 type sharing struct {
 	*testing.T
 	shape
@@ -188,7 +188,7 @@ func newSharing(t *testing.T, of func(*testing.T, string) shape) *sharing {
 		wake: make(chan struct{}, 1000)}
 }
 
-// enter notes that id runs now, and fails if it runs elsewhere.
+// enter records that id runs now, and fails the test if it runs elsewhere.
 func (s *sharing) enter(id string) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +202,7 @@ func (s *sharing) enter(id string) (leave func()) {
 	}
 }
 
-// Handle, Enabled, WithAttrs and WithGroup implement slog.Handler, which keeps warnings and errors.
+// Handle, Enabled, WithAttrs and WithGroup implement slog.Handler, which stores warnings and errors.
 func (s *sharing) Handle(_ context.Context, r slog.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +261,8 @@ func (s *sharing) start(who string, each hands) (cut, stop func()) {
 	return way.cut, stop
 }
 
-// effects waits until there are n, each of another message, and returns how many each instance has.
+// effects waits until there are n effects of different messages. It returns the number of effects of each
+// instance.
 func (s *sharing) effects(n int) map[string]int {
 	s.Helper()
 	patience := 5 * time.Minute
@@ -327,8 +328,8 @@ func meet(n int) func(ctx context.Context, id string) error {
 	}
 }
 
-// TestSharedInPeace: instances that share a queue or a durable work at the same time. Nothing is logged,
-// no instance takes a message of another one, and each message takes effect once.
+// TestSharedInPeace runs instances that share a queue or a durable, at the same time. Nothing is logged, no
+// instance takes a message of another one, and each message takes effect once.
 func TestSharedInPeace(t *testing.T) {
 	t.Parallel()
 	for name, shape := range shapes() {
@@ -358,9 +359,9 @@ func TestSharedInPeace(t *testing.T) {
 	}
 }
 
-// TestSharedAndCutOff: an instance loses its broker while it has a parked message, a call and a new
-// message in progress. Other instances, also one that joins then, do not run these messages until its
-// lease or its transaction ends.
+// TestSharedAndCutOff cuts an instance off from its broker while it has a parked message, a call and a new
+// message in progress. Other instances, also one that joins then, do not run these messages until its lease
+// or its transaction ends.
 func TestSharedAndCutOff(t *testing.T) {
 	t.Parallel()
 	for name, shape := range shapes() {

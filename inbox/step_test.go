@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A purchase is the payload of charges and refunds.
+// purchase is the payload of charges and refunds.
 type purchase struct {
 	Order, Change string
 	Begun         time.Time
@@ -41,7 +41,7 @@ func begun(r skald.Received[purchase]) time.Time { return r.Value.Begun }
 
 func sagaInValue(m skald.Received[string]) string { return m.Value }
 
-// A till is a consumer that charges and refunds, over two topics.
+// till is a consumer that charges and refunds, with two topics.
 type till struct {
 	*world
 	in   *inbox.Inbox[tx]
@@ -116,14 +116,14 @@ func (l *till) come(e skald.Event[purchase], p purchase) skald.Message {
 	return m
 }
 
-// holds parks a message whose step was not read, as a suspect.
+// holds parks a message as a suspect, before its step was read.
 func (l *till) holds(m skald.Message) {
 	l.t.Helper()
 	l.apply(store.Effect{Park: &store.Park{Parked: store.Parked{Consumer: "stock",
 		Identity: store.Identity{Source: m.Source, ID: m.ID}, Message: m}}})
 }
 
-// forgets lets time pass until earlier steps have expired.
+// forgets moves the clock until earlier steps have expired.
 func (l *till) forgets() {
 	l.t.Helper()
 	l.pass(91 * 24 * time.Hour)
@@ -132,7 +132,7 @@ func (l *till) forgets() {
 	}
 }
 
-// says checks the published messages, in order, without quotes.
+// says checks the published messages, in order and without quotes.
 func (l *till) says(want ...string) {
 	l.t.Helper()
 	var got []string
@@ -480,8 +480,8 @@ func TestAdmittedStep(t *testing.T) {
 	l.expect("a", "charged refunded")
 }
 
-// While an outside call is in progress, a message that would undo the step or do it again waits, and is
-// charged nothing.
+// While an outside call is in progress, a message that would undo the step or do it again waits. No failure
+// counts.
 func TestStepWithACallUnderWay(t *testing.T) {
 	l := newTill(t, nil)
 	call := store.Step{Consumer: "stock", Saga: "a", Name: "charge", State: store.StepCalling,

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A hanging consumer has handlers and calls that ignore their contexts. Each first attempt fails.
+// hanging is a consumer with handlers and calls that ignore their contexts. Each first attempt fails.
 type hanging struct {
 	*world
 	release chan struct{}
@@ -43,7 +43,7 @@ func (h *hanging) at() int {
 	return 2
 }
 
-// begin counts an attempt at what. It hangs or fails, or succeeds.
+// begin counts an attempt. The attempt hangs, fails or succeeds.
 func (h *hanging) begin(what string) error {
 	h.mu.Lock()
 	h.begun[what]++
@@ -99,8 +99,8 @@ func (h *hanging) row(what string) (p store.Parked) {
 	return p
 }
 
-// A handler or a call that still runs after its claim has ended is not begun a second time. Its key waits,
-// no crash is counted, and other keys continue.
+// If a handler or a call still runs after its claim has ended, the inbox does not start it a second time. Its
+// key waits, no crash is counted, and other keys continue.
 func TestClaimedMessageIsBegunOnceAtATime(t *testing.T) {
 	t.Parallel()
 	for name, calls := range map[string]bool{"handler": false, "call": true} {

@@ -10,7 +10,8 @@ import (
 	"github.com/skald-go/skald/internal/testlog"
 )
 
-// A consumer that stops logs which handler it waits for, for how long at most, and when it has stopped.
+// A consumer that stops logs the handler that it waits for, and the longest wait. It also logs when it has
+// stopped.
 func TestStoppingNamesWhatItWaitsFor(t *testing.T) {
 	w := newWorld(t, 1)
 	begun, goOn := make(chan struct{}), make(chan struct{})

@@ -16,9 +16,9 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// A handler that ignores its context fails, and its worker goes on. When twice as many hang as there are
-// workers, the consumer reports that nothing is handled. No message begins twice. No later message of a key
-// passes its stuck message.
+// A handler that ignores its context fails, and its worker continues. If twice as many handlers hang as there
+// are workers, the consumer reports that nothing is handled. No message starts twice. No later message of a
+// key runs before its stuck message.
 func TestHandlersThatIgnoreTheirContexts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -145,7 +145,7 @@ func TestConsumerWithAllWorkersStuckLeaves(t *testing.T) {
 }
 
 // One handler of a batch ignores its context. Its transaction ends, other workers handle the other keys of
-// the batch, and its own key waits. When it returns, its attempt is charged.
+// the batch, and its own key waits. When it returns, its attempt has failed.
 func TestHungHandlerHoldsNoOtherKeyOfItsBatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

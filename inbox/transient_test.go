@@ -115,9 +115,8 @@ func TestOneBadKeyLeavesItsPartition(t *testing.T) {
 	}
 }
 
-// The begin of the uncharged time is stored with the message: a restart or another instance does not
-// restart it. Then the message becomes a dead letter as any other, and its key continues as after any
-// other.
+// The store has the start of OutageRetryTime with the message, so that a restart or another instance does not
+// restart this time. After it the message becomes a dead letter like any other, and its key continues.
 func TestTransientFailuresAreChargedAfterABoundedTime(t *testing.T) {
 	w := newWorld(t, 1)
 	o := inbox.Options{Now: w.clock, Retry: inbox.Retry{Attempts: 3, OutageRetryTime: 5 * time.Minute},
@@ -272,7 +271,7 @@ func TestTransientFailuresBlockNoOtherKey(t *testing.T) {
 	t.Run("a step", func(t *testing.T) { stopsNobodyElse(t, open, asStep(late)) })
 }
 
-// A handling registers a handler that fails for the message "bad", and counts the others.
+// handling registers a handler that fails for the message "bad", and counts the other messages.
 type handling func(in *inbox.Inbox[pgx.Tx], handled *atomic.Int64)
 
 type failing func(context.Context, pgx.Tx) error
@@ -388,7 +387,7 @@ func stopsNobodyElse(t *testing.T, open opening[pgx.Tx], handle handling) {
 	}
 }
 
-// While the database is away, however long, nothing is charged and nothing begins. Then the consumer
+// While the database is unavailable, for any time, no failure counts and no message starts. Then the consumer
 // continues.
 func TestNothingIsChargedWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A desk is a till with a bank that charges and refunds. A refund refers to the charge of an order.
+// worker is a till with a bank that charges and refunds. A refund refers to the charge of an order.
 type worker struct {
 	*till
 	bank *bank
@@ -66,7 +66,7 @@ func deskOver(t *testing.T, wrap func(store.Driver[tx]) store.Driver[tx]) *worke
 	return d
 }
 
-// A charge is undone by a call, once, whenever and by whichever message.
+// A call undoes a charge once, at any time and for any message.
 func TestCompensationByCall(t *testing.T) {
 	d := newDesk(t)
 	d.come(placed, purchase{Order: "a"})
@@ -113,7 +113,7 @@ func TestCompensationBesideCompensationByCall(t *testing.T) {
 	}
 }
 
-// meanwhile is a driver that calls a function between the two transactions of an intent, once.
+// meanwhile is a driver that calls a function once, between the two transactions of an intent.
 type meanwhile struct {
 	store.Driver[tx]
 	happens func()

@@ -20,7 +20,7 @@ import (
 
 type tx = *memstore.Tx
 
-// A world is a consumer's database, a broker and a clock that tests of Step move.
+// world is a consumer's database, a broker and a clock. Tests of Step move the clock.
 type world struct {
 	t   *testing.T
 	db  *memstore.Store

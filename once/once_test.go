@@ -389,7 +389,8 @@ func TestRefusalHasCodeAndBody(t *testing.T) {
 	}
 }
 
-// A result that JSON cannot hold is refused, and its transaction rolled back: a repeat would get another one.
+// A result that JSON would change is an error, and its transaction is rolled back: otherwise a repeat would
+// get another result.
 func TestOnceWithAResultThatIsNotText(t *testing.T) {
 	w := newWorld(t)
 	says := func(text string) func(context.Context, tx) (string, error) {

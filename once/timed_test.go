@@ -17,7 +17,7 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// TestMetrics checks that the outcome of each call is counted, by OpenTelemetry's global provider.
+// TestMetrics checks that the package counts the outcome of each call, with OpenTelemetry's global provider.
 func TestMetrics(t *testing.T) {
 	reader := metric.NewManualReader()
 	otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(reader)))

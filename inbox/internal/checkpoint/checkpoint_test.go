@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// A table is a store in memory. It returns the checkpoints of each call, in addition to told.
+// table is an in-memory store. It returns the checkpoints of each call, in addition to those in told.
 type table struct {
 	asked []store.SyncRequest
 	told  store.SyncResult // set by tests
@@ -38,7 +38,7 @@ func newCheckpointer(b *table) *Checkpointer {
 		Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, &partition.Schedule{})
 }
 
-// An idle inbox looks for a rewind by itself: nothing else need wake it.
+// An idle inbox looks for a rewind by itself, without another event.
 func TestIdleInboxLooksByItself(t *testing.T) {
 	c := newCheckpointer(&table{})
 	now := time.Now()

@@ -90,8 +90,8 @@ func TestRepeatIsNotHandled(t *testing.T) {
 	}
 }
 
-// One of several messages in a transaction fails. Only this message is charged. The others are handled, and
-// run at most once more.
+// One of several messages in a transaction fails. The failure counts only for this message. The other
+// messages are handled, and run at most once more.
 func TestOneOfAJobFails(t *testing.T) {
 	b := newBench(t, nil)
 	b.fail = func(data string) error {

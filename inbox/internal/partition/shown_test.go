@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// An id or type of a foreign message cannot break the line of an error; others stay as they are.
+// An id or type of a message from another system cannot break the line of an error. Other names do not
+// change.
 func TestForeignNamesKeepErrorsOnOneLine(t *testing.T) {
 	for id, want := range map[string]string{
 		"order 1": "order 1", `a"b`: `a"b`, "größe": "größe",
