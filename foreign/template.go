@@ -49,8 +49,7 @@ func column(name string) string { return "t." + quoted(name) }
 
 func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// literal returns a string literal of SQL. It is an E” string, so it does not depend on
-// standard_conforming_strings.
+// literal returns a string literal of SQL. The prefix E makes it independent of standard_conforming_strings.
 func literal(s string) string {
 	return " E'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'::text"
 }

@@ -1,3 +1,5 @@
+// This file limits the sizes of schemas and of answers of a registry.
+
 package schema
 
 import (
@@ -13,16 +15,16 @@ import (
 )
 
 const (
-	mostBytes   = 2 << 20 // of a schema with its imports
-	mostAnswer  = 4 << 20 // of one answer of the registry; JSON escapes make it longer than the schema
-	mostError   = 4 << 10 // of an error answer
-	mostImports = 500     // schemas that one schema refers to
+	mostBytes   = 2 << 20 // bytes of a schema with its imports
+	mostAnswer  = 4 << 20 // bytes of an answer of the registry; JSON escapes make it longer than the schema
+	mostError   = 4 << 10 // bytes of an error answer
+	mostImports = 500     // imports of a schema
 	mostDeep    = 50      // length of a chain of references
 	mostNested  = 200     // depth of nested brackets
-	mostParts   = 20_000  // brackets, commas and semicolons
+	mostParts   = 20_000  // number of brackets, commas and semicolons
 )
 
-// LimitError reports a schema that exceeds a limit of Skald, or takes too many steps to compare.
+// LimitError reports that a schema exceeds a limit of Skald, or needs too many steps to compare.
 type LimitError struct{ What string }
 
 func (e *LimitError) Error() string { return e.problem().Rule + ": " + e.What }
@@ -31,8 +33,8 @@ func (e *LimitError) problem() Problem {
 	return Problem{Field: "all", Rule: "compatibility cannot be decided", Observed: e.What}
 }
 
-// Bounded returns a *LimitError if s and its imports are larger than Skald reads: 2 MiB, 500 imports, 20,000
-// members or statements, 200 brackets within brackets.
+// Bounded returns a *LimitError if s and its imports exceed a limit. The limits are 2 MiB, 500 imports,
+// 20,000 members or statements, and 200 levels of nested brackets.
 func (s Schema) Bounded() error {
 	if len(s.Imports) > mostImports {
 		return &LimitError{fmt.Sprintf("the schema refers to more than %d others", mostImports)}
@@ -59,8 +61,8 @@ func (s Schema) Bounded() error {
 	return nil
 }
 
-// size returns the greatest depth of brackets in a text, and its number of parts. It also counts brackets
-// in strings and comments, so neither number is too small.
+// size returns the greatest depth of brackets in a text, and the number of its parts. It also counts brackets
+// in strings and comments, so the results may be too large, but never too small.
 func size(text string) (depth, parts int) {
 	open := 0
 	for i := range len(text) {
@@ -77,8 +79,8 @@ func size(text string) (depth, parts int) {
 	return depth, parts
 }
 
-// bounded returns a client like c that limits an answer to mostAnswer bytes. Its errors contain no password
-// from a URL of c.
+// bounded returns a client with the options of c that reads at most mostAnswer bytes of an answer. Its errors
+// do not contain passwords from the URLs of c.
 func bounded(c *sr.Client) (server, error) {
 	given, _ := c.OptValue("HTTPClient").(*http.Client)
 	if given == nil {
@@ -101,7 +103,7 @@ func bounded(c *sr.Client) (server, error) {
 		at.User = nil
 		urls = append(urls, at.String())
 	}
-	// The transport already has TLS. NewClient refuses a TLS option together with a custom transport.
+	// The transport already has the TLS settings, and NewClient accepts only one of both.
 	var noTLS *tls.Config
 	out, err := sr.NewClient(append(c.Opts()[:len(c.Opts()):len(c.Opts())], sr.HTTPClient(&one),
 		sr.URLs(urls...),
@@ -109,7 +111,7 @@ func bounded(c *sr.Client) (server, error) {
 	return server{out}, err
 }
 
-// limited limits the bodies of answers and sets the login.
+// limited is a transport that limits the bodies of answers, and sets the user of a host.
 type limited struct {
 	next  http.RoundTripper
 	users map[string]*url.Userinfo // by host
@@ -138,7 +140,7 @@ type body struct {
 	io.Closer
 }
 
-// most returns an error after left bytes.
+// most is a reader that returns an error after left bytes.
 type most struct {
 	io.Reader
 	left int
@@ -153,13 +155,13 @@ func (m *most) Read(to []byte) (int, error) {
 	return n, err
 }
 
-// oddAnswerError is an answer that is not from a registry, or that cannot be used.
+// oddAnswerError is the error of an answer that is unusable, or that did not come from a registry.
 type oddAnswerError struct{ err error }
 
 func (e *oddAnswerError) Error() string { return e.err.Error() }
 func (e *oddAnswerError) Unwrap() error { return e.err }
 
-// odd wraps err in an oddAnswerError if an answer arrived but its content is unusable.
+// odd wraps err in an oddAnswerError if there was an answer with unusable content.
 func odd(err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError

@@ -7,45 +7,45 @@ import (
 	"strings"
 )
 
-// The levels of compatibility. Check compares with all versions of a subject.
+// The levels of compatibility. Check compares a schema with all versions of its subject.
 const (
-	Backward = "BACKWARD" // the new schema reads payloads of older ones
-	Forward  = "FORWARD"  // older schemas read payloads of the new one
+	Backward = "BACKWARD" // the new schema can read payloads of older schemas
+	Forward  = "FORWARD"  // older schemas can read payloads of the new schema
 	Full     = "FULL"     // both
-	None     = "NONE"
+	None     = "NONE"     // no comparison
 )
 
 // Verdict is the result of Check for one subject.
 type Verdict struct {
 	Subject string  `json:"subject"`
 	State   State   `json:"state"`
-	Version int     `json:"version,omitempty"` // the matching version, if Registered
+	Version int     `json:"version,omitempty"` // the equal version, if the state is Registered
 	Level   string  `json:"level"`             // the level that was applied
-	Against int     `json:"against"`           // number of versions compared
+	Against int     `json:"against"`           // the number of compared versions
 	Breaks  []Break `json:"breaks,omitempty"`
 }
 
-// State is the result of a comparison with a registry.
+// State is the state of a schema compared with a registry.
 type State string
 
-// States.
+// The states.
 const (
 	New          State = "new"          // the registry has no version of the subject
-	Registered   State = "registered"   // equal to a version of the subject
-	Compatible   State = "compatible"   // it can be pushed
+	Registered   State = "registered"   // the schema is equal to a version of the subject
+	Compatible   State = "compatible"   // the schema can be pushed
 	Incompatible State = "incompatible" // see Breaks
 	Unchecked    State = "unchecked"    // the level is NONE
 )
 
-// Break is a problem between the schema of the program and a version.
+// Break is a problem between the schema of the program and one version.
 type Break struct {
 	Version int    `json:"version"`
-	Reader  string `json:"reader"` // "this program", "version 3"
+	Reader  string `json:"reader"` // such as "this program" or "version 3"
 	Problem
 }
 
-// Check compares the schemas of a lock with the versions of their subjects, by the rules of formats. A
-// level that is not empty overrides the registry's level.
+// Check compares the schemas of a lock with all versions of their subjects, by the rules of formats. If level
+// is not empty, it replaces the level of the registry.
 func Check(lock Lock, versions Versions, level string, formats ...Format) ([]Verdict, error) {
 	var out []Verdict
 	for _, l := range lock.Subjects {
@@ -143,7 +143,7 @@ func against(f Format, level string, version int, own, was Schema) (out []Break,
 	return out, err
 }
 
-// same ignores white space, because registries change it.
+// same returns true if a and b are equal. It ignores white space, because registries change it.
 func same(a, b Schema) bool {
 	return a.Format == b.Format && strings.Join(strings.Fields(a.Text),
 		" ") == strings.Join(strings.Fields(b.Text), " ")

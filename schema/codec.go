@@ -12,33 +12,33 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Options configure a codec. The zero value works.
+// Options configures a Codec. The zero value works.
 type Options struct {
-	Subject string // in the registry. Default: topic and type, "payments-payment.processed"
-	Place   Place  // where the id of the schema travels. Default InHeader
+	Subject string // the subject in the registry. Default: topic and type, such as "payments-payment.processed"
+	Place   Place  // where Encode writes the id of the schema. Default InHeader
 }
 
-// Codec encodes with the schema of one Go type, and decodes payloads of every schema that this one can
-// read. It calls the registry before the first write of an event, and before the first read of a schema
-// that is not stored; see Registry.Warm. The language packages create it.
+// Codec encodes payloads with the schema of one Go type. It decodes payloads of all schemas that this schema
+// can read. It sends requests to the registry before the first write of an event, and before the first read
+// of a schema that is not stored; see Registry.Warm. The packages of the languages create codecs.
 //
-// Decode fails with skald.UnknownVersion if the registry does not have the id, or this build cannot read
-// the writer's schema; the message is parked for a build that can. It fails with skald.Outage if the
-// registry does not answer. It fails with another error, which makes a dead letter, if the payload does not
-// match its schema.
+// Decode returns a skald.UnknownVersion error if the registry does not have the id, or if this build cannot
+// read the writer's schema. The message is then parked for another build. It returns a skald.Outage error if
+// the registry does not answer. If the payload does not match its schema, it returns another error, and the
+// message becomes a dead letter.
 type Codec struct {
 	reg  *Registry
 	lang Language
 	o    Options
 	own  func() (own, error)
 
-	size    atomic.Int64 // of the last encoded payload
+	size    atomic.Int64 // the size of the last encoded payload
 	written atomic.Pointer[map[event]*written]
 	plain   func() (Reader, error)
 
 	mu        sync.Mutex
 	readers   atomic.Pointer[map[source]Reader]
-	refused   map[source]error // why valid schemas cannot be read; at most mostRefused entries
+	refused   map[source]error // the errors of valid schemas that cannot be read; at most mostRefused
 	resolving flights[source, Reader]
 }
 
@@ -51,22 +51,22 @@ type own struct {
 	index []int
 }
 
-// source identifies the schema that a payload was written with.
+// source identifies the schema with which a payload was written.
 type source struct {
 	id    ID
 	index string
 }
 
-// event is a type on a topic. With Options.Subject all events of a codec share the zero event.
+// event is a topic and a type. With Options.Subject, all events of a codec use the zero event.
 type event struct{ topic, typ string }
 
-// written is the common part of all payloads of an event.
+// written has the parts that all payloads of an event share.
 type written struct {
 	header, prefix []byte
 	contentType    string
 }
 
-// NewCodec returns a codec for a language, with the schemas of reg. The language packages call it.
+// NewCodec returns a codec for a language that uses the registry reg. The packages of the languages call it.
 func NewCodec(reg *Registry, lang Language, o *Options) *Codec {
 	if o == nil {
 		o = &Options{}
@@ -132,7 +132,7 @@ func (c *Codec) subject(topic, typ string) string {
 	return topic + "-" + typ
 }
 
-// Decode decodes the payload of m into v, a pointer.
+// Decode decodes the payload of m into v, which must be a pointer.
 func (c *Codec) Decode(ctx context.Context, m skald.Message, v any) error {
 	l, err := locate(m, c.lang.Name() == Protobuf)
 	if err != nil {
@@ -148,7 +148,7 @@ func (c *Codec) Decode(ctx context.Context, m skald.Message, v any) error {
 	return nil
 }
 
-// typeAndID names m in an error: a foreign message may lack one of both.
+// typeAndID returns the type and the id of m for an error. A message of another program may lack one of them.
 func typeAndID(m *skald.Message) string { return strings.TrimSpace(m.Type + " " + m.ID) }
 
 func (l located) name() string {
@@ -182,7 +182,7 @@ func (c *Codec) reader(ctx context.Context, l located) (Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kept { // if not, the next message tries to store it again
+	if kept { // otherwise the next message tries to store the schema again
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		with(&c.readers, from, r)
@@ -190,7 +190,8 @@ func (c *Codec) reader(ctx context.Context, l located) (Reader, error) {
 	return r, nil
 }
 
-// resolveOnce caches the error, because comparing two schemas may take long.
+// resolveOnce returns a reader for payloads of writer. It caches an error, because comparing two schemas may
+// take long.
 func (c *Codec) resolveOnce(writer Schema, from source) (Reader, error) {
 	c.mu.Lock()
 	why := c.refused[from]
@@ -212,7 +213,7 @@ func (c *Codec) resolveOnce(writer Schema, from source) (Reader, error) {
 	return nil, err
 }
 
-// checkSchema returns an error if writer is not a valid schema.
+// checkSchema returns an error if writer is invalid.
 func (c *Codec) checkSchema(writer Schema) error {
 	if err := writer.Bounded(); err != nil {
 		return err
@@ -239,7 +240,7 @@ func (c *Codec) resolve(writer Schema, at string) (Reader, error) {
 	return c.lang.Reader(writer, index)
 }
 
-// with adds an entry to a map that readers use without a lock.
+// with adds an entry to a map. It replaces the map by a copy, because readers use the map without a lock.
 func with[K comparable, V any](all *atomic.Pointer[map[K]V], key K, v V) {
 	next := map[K]V{}
 	if known := all.Load(); known != nil {

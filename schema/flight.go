@@ -10,9 +10,9 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// flights shares calls in progress: callers of the same key wait for one call. A call continues after its
-// callers give up, so that the next caller gets its answer. It must not depend on them: they hold
-// transactions that the call may wait for.
+// flights lets callers with the same key share one call. The call continues when its callers give up, so that
+// the next caller gets its result. It must not depend on the callers, because their transactions may hold
+// resources that the call needs.
 type flights[K comparable, V any] struct {
 	mu  sync.Mutex
 	all map[K]*flight[V]
@@ -25,8 +25,8 @@ type flight[V any] struct {
 	err   error
 }
 
-// do returns the result of the call for key, and starts one if none is in progress. It waits until wait has
-// passed since the call began; most is the timeout of the call.
+// do returns the result of the call for key. It starts the call if none is in progress. It waits at most for
+// the time wait since the beginning of the call. most is the timeout of the call itself.
 func (f *flights[K, V]) do(ctx context.Context, most, wait time.Duration, key K,
 	call func(context.Context) (V, error)) (v V, err error) {
 	f.mu.Lock()
@@ -67,5 +67,5 @@ func (f *flights[K, V]) fly(ctx context.Context, most time.Duration, key K, one 
 	one.v, one.err = call(ctx)
 }
 
-// errEnded means that runtime.Goexit ended the call.
+// errEnded is returned if the call has ended its goroutine (runtime.Goexit).
 var errEnded = errors.New("the call for a schema ended without an answer")

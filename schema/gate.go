@@ -1,3 +1,5 @@
+// This file limits the requests to a registry that does not answer.
+
 package schema
 
 import (
@@ -13,25 +15,25 @@ import (
 )
 
 const (
-	patience = time.Second     // how long a message waits for an answer of the registry
-	pause    = 2 * time.Second // between two requests to a registry that does not answer
+	patience = time.Second     // the maximum time that a message waits for the registry
+	pause    = 2 * time.Second // the interval of requests while the registry does not answer
 )
 
-// errSilent means that the registry did not answer within patience. The request continues, and a later
+// errSilent is returned if the registry does not answer within patience. The request continues, and a later
 // message uses its answer.
 var errSilent = errors.New("the registry has not answered yet")
 
-// gate limits requests to a registry that does not answer. After a failure it admits one request per
-// pause; all other callers immediately get the error of that failure. The zero value is open.
+// gate limits requests to a registry that does not answer. After a failure it admits one request per pause.
+// All other callers get the error of that failure immediately. The zero value is open.
 type gate struct {
 	mu     sync.Mutex
-	why    error // of the last failure; nil if the registry answered
+	why    error // the last failure; nil if the registry answered after it
 	until  time.Time
 	trying bool
 	logged condition
 }
 
-// condition classifies the results of requests to the registry.
+// condition is the condition of the registry, as its last answer shows.
 type condition int
 
 const (
@@ -40,7 +42,7 @@ const (
 	refusing // status 401 or 403
 )
 
-// closed returns an error if a caller must not ask now.
+// closed returns an error if the caller must not send a request now.
 func (g *gate) closed() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -54,7 +56,7 @@ func (g *gate) refusal() error {
 	return skald.Outage(fmt.Errorf("the schema registry is not asked for now: %w", g.why))
 }
 
-// enter admits one caller. An admitted caller must call leave.
+// enter admits a caller, or returns an error. An admitted caller must call leave.
 func (g *gate) enter() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -65,7 +67,7 @@ func (g *gate) enter() error {
 	return nil
 }
 
-// leave records the outcome of a request. changed is true if its condition differs from the previous one.
+// leave records the result of a request. changed is true if the condition of the registry has changed.
 func (g *gate) leave(err error) (is condition, changed bool) {
 	switch {
 	case refusesLogin(err):
@@ -84,7 +86,7 @@ func (g *gate) leave(err error) (is condition, changed bool) {
 	return is, changed
 }
 
-// silent closes the gate because of a request that is still in progress.
+// silent closes the gate because a request has no answer yet.
 func (g *gate) silent() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -93,8 +95,8 @@ func (g *gate) silent() {
 	}
 }
 
-// unreachable reports whether err concerns the registry as a whole. An invalid answer to one request does
-// not: the next answer may be valid.
+// unreachable returns true if err is about the whole registry. An invalid answer to one request is not,
+// because the next answer may be valid.
 func unreachable(err error) bool {
 	var answer *sr.ResponseError
 	var odd *oddAnswerError
@@ -108,14 +110,15 @@ func unreachable(err error) bool {
 	return true
 }
 
-// refusesLogin reports whether the registry refused this program's login, a configuration error.
+// refusesLogin returns true if the registry refuses the user of this program, which is a configuration error.
 func refusesLogin(err error) bool {
 	var answer *sr.ResponseError
 	return errors.As(err, &answer) && (answer.StatusCode == http.StatusUnauthorized ||
 		answer.StatusCode == http.StatusForbidden)
 }
 
-// ask calls the registry, unless the gate is closed, and logs when the registry goes away or comes back.
+// ask sends a request to the registry, unless the gate is closed. It logs when the registry stops and starts
+// to answer.
 func ask[V any](r *Registry, c *Config, call func(server) (V, error)) (v V, err error) {
 	if err := r.gate.enter(); err != nil {
 		return v, err
@@ -144,7 +147,7 @@ func (c *Config) logChange(is condition, err error) {
 	}
 }
 
-// loginRefused adds the remedy to an answer of 401 or 403.
+// loginRefused adds the remedy to an answer with status 401 or 403.
 func loginRefused(err error) error {
 	var answer *sr.ResponseError
 	if !refusesLogin(err) || !errors.As(err, &answer) {

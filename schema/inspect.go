@@ -12,19 +12,19 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Inspector compares a payload with its content type, with its writer's schema, and with the schema that a
-// program declares. It is not safe for concurrent use.
+// Inspector checks whether a payload can be read: with its content type, with its writer's schema, and with
+// the schema that a program declares. It is not safe for concurrent use.
 type Inspector struct {
-	Kept     store.PayloadSchemas // the stored schemas; nil skips them
+	Kept     store.PayloadSchemas // the stored schemas; nil skips the check with the writer's schema
 	Registry string               // Config.Name of the registry
-	Lock     Lock                 // the declared schemas; the zero value skips them
+	Lock     Lock                 // the declared schemas; the zero value skips the check with them
 	Formats  []Format
 
-	schemas map[ID]*Schema // nil: not stored
+	schemas map[ID]*Schema // a nil entry means that the schema is not stored
 	refused map[pairing]string
 }
 
-// pairing is a writer's schema and the subject that reads it.
+// pairing is the id of a writer's schema, and the subject that reads it.
 type pairing struct {
 	id      ID
 	subject string
@@ -32,9 +32,9 @@ type pairing struct {
 
 // Inspection is the result for one payload.
 type Inspection struct {
-	ID    string // of the writer's schema; "" if the message has none
+	ID    string // the id of the writer's schema; "" if the message has none
 	Place Place
-	Wrong string // why it cannot be read, without values; "" if it can be or no check applies
+	Wrong string // why the payload cannot be read, without its values; "" if no check fails
 }
 
 // Inspect checks a message. It returns an error if Kept or the lock fails.
@@ -71,7 +71,7 @@ func plainly(err error) string {
 	return err.Error()
 }
 
-// declared returns the declared schema of the message's event; nil if there is none.
+// declared returns the declared schema of the message's event, or nil.
 func (i *Inspector) declared(m skald.Message) (*Locked, error) {
 	at := slices.IndexFunc(i.Lock.Subjects,
 		func(s Locked) bool { return slices.Contains(s.Events, m.Topic+" "+m.Type) })
@@ -82,7 +82,8 @@ func (i *Inspector) declared(m skald.Message) (*Locked, error) {
 	return &i.Lock.Subjects[at], err
 }
 
-// unnamed returns why a payload without a schema id cannot be read. Nearly all bytes are valid Protobuf.
+// unnamed returns the reason why a payload without a schema id cannot be read, or nil. It does not check
+// Protobuf, because nearly all bytes are valid Protobuf.
 func (i *Inspector) unnamed(m skald.Message, declared *Locked) error {
 	if isJSON(m.ContentType) && !json.Valid(m.Data) {
 		return fmt.Errorf("its content type is %.100s, and it is not JSON", m.ContentType)
@@ -110,7 +111,7 @@ func isJSON(contentType string) bool {
 	return media == "application/json" || strings.HasSuffix(media, "+json")
 }
 
-// format returns the Format of that name; nil if there is none.
+// format returns the Format with that name, or nil.
 func (i *Inspector) format(name string) Format {
 	at := slices.IndexFunc(i.Formats, func(f Format) bool { return f.Name() == name })
 	if at < 0 {
@@ -119,7 +120,7 @@ func (i *Inspector) format(name string) Format {
 	return i.Formats[at]
 }
 
-// schema returns a stored schema; nil if there is none.
+// schema returns a stored schema, or nil.
 func (i *Inspector) schema(ctx context.Context, id ID) (*Schema, error) {
 	if s, known := i.schemas[id]; known || i.Kept == nil {
 		return s, nil
@@ -143,7 +144,7 @@ func (i *Inspector) schema(ctx context.Context, id ID) (*Schema, error) {
 	return s, nil
 }
 
-// read returns why a payload does not match its own schema.
+// read returns the reason why a payload does not match its writer's schema, or nil.
 func (i *Inspector) read(writer Schema, m skald.Message) error {
 	f := i.format(writer.Format)
 	if f == nil {
@@ -166,7 +167,7 @@ func (i *Inspector) read(writer Schema, m skald.Message) error {
 	return err
 }
 
-// reads returns why the declared schema cannot read payloads of writer.
+// reads returns the reason why the declared schema cannot read payloads of writer, or "".
 func (i *Inspector) reads(declared *Locked, writer Schema, id ID) (why string, err error) {
 	both := pairing{id, declared.Subject}
 	if why, known := i.refused[both]; known {

@@ -10,23 +10,24 @@ import (
 	"strings"
 )
 
-// Lock lists the schemas of a program, as a file next to its code. WriteLock writes it, skald schema reads
-// it.
+// Lock has the schemas of a program. It is stored in a file next to the code. WriteLock writes the file, and
+// the command skald schema reads it.
 type Lock struct {
-	Lock     int      `json:"lock"` // version of the file format
+	Lock     int      `json:"lock"` // the version of the file format
 	Subjects []Locked `json:"subjects"`
 }
 
 // Locked is the schema of one subject.
 type Locked struct {
 	Subject string   `json:"subject"`
-	Events  []string `json:"events"` // topic and type of each event
+	Events  []string `json:"events"` // the topic and the type of each event
 	Text
 }
 
 const lockForm = 1
 
-// Text is a schema in a readable file format: JSON as an object, Protobuf as a list of lines.
+// Text is a schema in a form that is readable in a file. Avro and JSON schemas are objects, and Protobuf is a
+// list of lines.
 type Text struct {
 	Format  string          `json:"format"`
 	Schema  json.RawMessage `json:"schema"`
@@ -56,7 +57,7 @@ func shown(format, text string) json.RawMessage {
 	return out
 }
 
-// Whole returns the schema that t contains.
+// Whole returns the schema of t.
 func (t Text) Whole() (Schema, error) {
 	out := Schema{Format: t.Format}
 	var err error
@@ -86,8 +87,9 @@ func plain(format string, shown json.RawMessage) (string, error) {
 	return strings.Join(lines, "\n") + "\n", nil
 }
 
-// WriteLock writes the schemas of events to w, sorted by subject. skald schema check compares them with a
-// registry. WriteLock skips events without a schema, and returns an error if none has one.
+// WriteLock writes the schemas of events to w, sorted by subject. The command skald schema check compares
+// them with a registry. WriteLock skips events without a schema. It returns an error if no event has a
+// schema.
 func WriteLock(w io.Writer, events ...Declaration) error {
 	out := Lock{Lock: lockForm}
 	for _, e := range events {
@@ -137,7 +139,7 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// ReadLock reads a file that WriteLock wrote.
+// ReadLock reads a file of WriteLock.
 func ReadLock(r io.Reader) (Lock, error) {
 	var out Lock
 	if err := json.NewDecoder(r).Decode(&out); err != nil {

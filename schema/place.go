@@ -8,17 +8,17 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Header is the message header with the schema id. Confluent's serializers use the same name and format: a
-// 0 and a number of four bytes, or a 1 and a GUID of sixteen bytes. With Protobuf the index of the message
-// follows.
+// Header is the name of the message header with the schema id. The name and the format are those of
+// Confluent's serializers. The value is a byte 0 and a number of four bytes, or a byte 1 and a GUID of
+// sixteen bytes. For Protobuf the index of the message follows.
 const Header = "__value_schema_id"
 
-// Place selects where Encode writes the schema id. Decode reads both places.
+// Place is the place of the schema id. Encode writes to one place, and Decode reads both.
 type Place int
 
-// Places.
+// The places.
 const (
-	InHeader Place = iota // the payload has no prefix
+	InHeader Place = iota // in the header
 	InPrefix              // before the payload, for consumers that support only Confluent's older format
 )
 
@@ -28,15 +28,15 @@ const (
 	maxIndex = 32 // nesting depth of Protobuf messages
 )
 
-// located is a payload and its schema id.
+// located is a payload with its schema id.
 type located struct {
 	id    ID
-	found bool   // there is an id
-	index []byte // of the message, encoded; Protobuf only
-	data  []byte // without prefix
+	found bool   // the message has an id
+	index []byte // the encoded index of the message; only for Protobuf
+	data  []byte // the payload without prefix
 }
 
-// locate finds the schema id in the header, or else in the prefix.
+// locate finds the schema id in the header, or else in the prefix of the payload.
 func locate(m skald.Message, indexed bool) (located, error) {
 	for i := len(m.Headers) - 1; i >= 0; i-- {
 		if m.Headers[i].Name == Header {
@@ -72,7 +72,7 @@ func inHeader(v, data []byte) (located, error) {
 		Header, len(v))
 }
 
-// mark returns the id in the encoding of a place.
+// mark returns the encoded id for a place.
 func (id ID) mark(at Place, index []int) []byte {
 	out := []byte{byNumber}
 	if at == InHeader && id.GUID != [16]byte{} {
@@ -83,8 +83,8 @@ func (id ID) mark(at Place, index []int) []byte {
 	return appendIndex(out, index)
 }
 
-// appendIndex writes the index of a message: its length, then its numbers. A single 0 is the first message
-// of a file.
+// appendIndex appends the index of a message: its length, and then its numbers. A single 0 means the first
+// message of a file.
 func appendIndex(dst []byte, index []int) []byte {
 	switch {
 	case index == nil:
@@ -114,8 +114,8 @@ func indexLen(b []byte) (int, error) {
 	return at, nil
 }
 
-// readIndex decodes the format of appendIndex. Empty means the first message, as in a header without an
-// index.
+// readIndex decodes an index. If b is empty, it returns the index of the first message, because the header
+// may have no index.
 func readIndex(b []byte) ([]int, error) {
 	if len(b) == 0 {
 		return []int{0}, nil
@@ -139,8 +139,8 @@ func readIndex(b []byte) ([]int, error) {
 	return out, nil
 }
 
-// marked returns hs with mark as the only schema id. A handler may have copied the header of another
-// message.
+// marked returns hs with mark as the only schema id. hs may have another id, if a handler copied the headers
+// of another message.
 func marked(hs []skald.Header, mark []byte) []skald.Header {
 	if slices.ContainsFunc(hs, isMark) {
 		hs = slices.DeleteFunc(slices.Clone(hs), isMark)

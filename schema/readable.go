@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Readable returns the payload of m as JSON, for people. It uses the schema that kept stores under the
-// registry's name. Returns nil if the message has no schema id, or kept does not have its schema.
+// Readable returns the payload of m as JSON. It uses the schema that kept has under the name of the registry.
+// It returns nil if the message has no schema id, or if kept does not have the schema.
 func Readable(ctx context.Context, kept store.PayloadSchemas, registry string, m skald.Message,
 	formats ...Format) ([]byte, error) {
 	l, err := locate(m, false)

@@ -15,15 +15,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Registry finds schemas by id: in memory, then in the consumer's database, then in a schema registry. It
-// is safe for concurrent use. The zero value is not connected, so that package variables can declare events
-// before Connect.
+// Registry finds schemas by id: in memory, then in the consumer's database, then in a schema registry. It is
+// safe for concurrent use. The zero value is usable before Connect, so that package variables can declare
+// events.
 type Registry struct {
 	mu       sync.Mutex
 	c        *Config
 	known    map[ID]*entry
-	unknown  map[ID]absence      // ids that the registry does not have
-	given    map[registration]ID // ids that the registry assigned to schemas of this program
+	unknown  map[ID]absence      // ids without a usable schema
+	given    map[registration]ID // the ids of schemas of this program
 	gate     gate
 	lookups  flights[ID, *entry]
 	reads    flights[ID, bool]
@@ -32,59 +32,59 @@ type Registry struct {
 	keepings flights[ID, struct{}]
 }
 
-// registration is a schema under a subject.
+// registration is a schema with its subject.
 type registration struct{ subject, definition string }
 
 // entry is a schema in memory.
 type entry struct {
 	Schema
-	sound bool      // a codec parsed it successfully
-	wrong error     // why a codec of its format could not parse it
-	until time.Time // expiry of an entry that is not sound: the answer may not be a schema
-	kept  bool      // in the database
-	tried time.Time // the last attempt to store it
+	sound bool      // a codec has parsed the schema
+	wrong error     // the error if a codec could not parse the schema
+	until time.Time // when an entry that is not sound expires
+	kept  bool      // the schema is in the database
+	tried time.Time // the last attempt to store the schema
 }
 
-// absence records that no usable schema of an id exists, and until when to trust that.
+// absence records that an id has no usable schema, and the time of the next request.
 type absence struct {
 	why    error
 	until  time.Time
-	misses int // consecutive failures of the registry to answer for this id
+	misses int // failed requests for this id in a row
 }
 
-// Config configures Registry.Connect.
+// Config has the arguments of Registry.Connect.
 type Config struct {
-	// Client calls a schema registry with Confluent's API. Nil: the Registry reads only schemas from Store,
-	// and cannot write.
+	// Client is the client of a schema registry with Confluent's API. If it is nil, the Registry reads only
+	// schemas from Store, and cannot write payloads.
 	Client *sr.Client
-	// Store is the consumer's database. It stores each schema that was read, so that parked messages and
-	// dead letters stay readable after the registry is gone. Nil: they are readable while the registry has
-	// their schemas.
+	// Store is the consumer's database. The Registry stores in it each schema that was read, so that parked
+	// messages and dead letters stay readable without the registry. If Store is nil, they are readable only
+	// while the registry has their schemas.
 	Store store.PayloadSchemas
-	// Name separates the schemas of several registries in one database. A registry that was recreated and
-	// assigns its numbers again needs a new name.
+	// Name separates the schemas of several registries in one database. If a registry is recreated and
+	// assigns its numbers again, change Name.
 	Name string
-	// Register registers a missing schema on its first write. Default false: the write fails, and skald
-	// schema push registers the schema.
+	// Register makes the first write of an event register a missing schema. If it is false, the write fails;
+	// register the schema with skald schema push. Default false.
 	Register bool
 	// Timeout limits a request to the registry. Default 5 s.
 	Timeout time.Duration
 	Logger  *slog.Logger // default slog.Default()
 
-	server server // Client, bounded
+	server server // Client with limits
 }
 
 const (
-	tooMuch    = time.Minute            // until a schema above the limits is examined again
+	tooMuch    = time.Minute            // how long a schema above the limits is cached
 	believe    = time.Second            // how long an unknown id or an invalid schema is cached
-	mostMisses = 5                      // doublings of the time until a failing id is requested again
-	mostAbsent = 1000                   // unknown ids in the cache
-	readWait   = 200 * time.Millisecond // for a stored schema, before the registry is asked
-	keepWait   = 100 * time.Millisecond // for a schema to be stored, before its payload is decoded anyway
-	keepAgain  = time.Second            // between two attempts to store a schema
+	mostMisses = 5                      // maximum number of times that the pause for a failing id doubles
+	mostAbsent = 1000                   // maximum number of unknown ids in the cache
+	readWait   = 200 * time.Millisecond // maximum wait for the database, before the registry is asked
+	keepWait   = 100 * time.Millisecond // maximum wait for storing a schema, before decoding anyway
+	keepAgain  = time.Second            // minimum time between two attempts to store a schema
 )
 
-// ErrNotConnected means that Connect was not called.
+// ErrNotConnected is returned if Connect was not called.
 var ErrNotConnected = errors.New(
 	"the schema registry is not connected: call Registry.Connect at the start of the program")
 
@@ -121,13 +121,14 @@ func (r *Registry) config() (*Config, error) {
 	return r.c, nil
 }
 
-// Declaration is an event of any type. skald.Event implements it.
+// Declaration is an event with any type of value. skald.Event implements it.
 type Declaration interface {
 	Declared() (topic, typ string, codec skald.Codec)
 }
 
-// Warm requests the ids of the schemas of events, so that no later transaction waits for the registry. It
-// waits up to Config.Timeout for each event; Encode waits one second. Warm skips events without a schema.
+// Warm requests the schema ids of events, so that no transaction waits for the registry later. It waits at
+// most Config.Timeout for each event, while Encode waits at most one second. Warm skips events without a
+// schema.
 func (r *Registry) Warm(ctx context.Context, events ...Declaration) error {
 	config, err := r.config()
 	if err != nil {
@@ -144,15 +145,15 @@ func (r *Registry) Warm(ctx context.Context, events ...Declaration) error {
 	return nil
 }
 
-// Schema returns the schema of an id. It fails with skald.UnknownVersion if no source has the id, and with
-// skald.Outage if only the registry could have it and does not answer.
+// Schema returns the schema with an id. It returns a skald.UnknownVersion error if the id is unknown. It
+// returns a skald.Outage error if the schema is not stored and the registry does not answer.
 func (r *Registry) Schema(ctx context.Context, id ID) (Schema, error) {
 	s, _, err := r.schema(ctx, id, nil)
 	return s, err
 }
 
-// schema returns a schema that by can parse. A schema that by cannot parse is not stored and soon expires,
-// because a proxy may have answered instead of the registry.
+// schema returns a schema that the codec by can parse. If by cannot parse an answer, the answer is not stored
+// and expires soon, because a proxy may have sent it.
 func (r *Registry) schema(ctx context.Context, id ID, by *Codec) (s Schema, kept bool, err error) {
 	c, err := r.config()
 	if err != nil {
@@ -187,7 +188,7 @@ func unreadable(id ID, err error) error {
 	return skald.UnknownVersion(fmt.Errorf("schema %v cannot be read by this build: %w", id, err))
 }
 
-// examine parses a schema once and records the result.
+// examine parses a schema once, and records the result.
 func (r *Registry) examine(id ID, e *entry, by *Codec) error {
 	r.mu.Lock()
 	sound, wrong := e.sound, e.wrong
@@ -237,7 +238,7 @@ func unknownID(id ID) error {
 		"the registry does not have schema %v%s: was it deleted, or is this another registry?", id, hint))
 }
 
-// find asks the database, then the registry.
+// find reads a schema from the database, or else from the registry.
 func (r *Registry) find(ctx context.Context, c *Config, id ID, by *Codec) (*entry, error) {
 	if c.Store != nil {
 		kept, err := r.read(ctx, c, id, by)
@@ -255,8 +256,8 @@ func (r *Registry) find(ctx context.Context, c *Config, id ID, by *Codec) (*entr
 	return r.lookUp(ctx, c, id)
 }
 
-// lookUp asks the registry and waits at most patience. A slower request continues, and later messages use
-// its answer.
+// lookUp sends a request to the registry, and waits at most patience. A slower request continues, and later
+// messages use its answer.
 func (r *Registry) lookUp(ctx context.Context, c *Config, id ID) (*entry, error) {
 	if err := r.gate.closed(); err != nil {
 		return nil, err
@@ -264,7 +265,7 @@ func (r *Registry) lookUp(ctx context.Context, c *Config, id ID) (*entry, error)
 	e, err := r.lookups.do(ctx, c.Timeout, patience, id, func(ctx context.Context) (*entry, error) {
 		s, err := ask(r, c, func(to server) (Schema, error) { return to.byID(ctx, id) })
 		if away := new(skald.OutageError); errors.As(err, &away) {
-			return nil, err // no request was sent
+			return nil, err // lookUp has not sent a request
 		}
 		if err != nil {
 			return nil, r.missed(id, err)
@@ -277,7 +278,8 @@ func (r *Registry) lookUp(ctx context.Context, c *Config, id ID) (*entry, error)
 	return e, err
 }
 
-// learn adds a schema to memory and returns its entry, or the valid entry that is already there.
+// learn adds a schema to the memory and returns its entry. If there is a sound entry already, it returns that
+// one.
 func (r *Registry) learn(id ID, e *entry) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -290,9 +292,9 @@ func (r *Registry) learn(id ID, e *entry) *entry {
 	return e
 }
 
-// read looks for a stored schema, and reports whether one was found. It waits only readWait: handlers that
-// wait for this read may hold all connections. A later message uses a later answer. A stored schema that by
-// cannot parse is used only if there is no registry to ask.
+// read reads a stored schema into memory. kept is true if there is one. read waits only readWait, because
+// handlers that wait for it may use all connections. A later message uses a later answer. If by cannot parse
+// the stored schema, it is used only if there is no registry.
 func (r *Registry) read(ctx context.Context, c *Config, id ID, by *Codec) (kept bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readWait)
 	defer cancel()
@@ -312,8 +314,8 @@ func (r *Registry) read(ctx context.Context, c *Config, id ID, by *Codec) (kept 
 	})
 }
 
-// missed records why an id has no schema, and for how long not to request it again. The time doubles with
-// each failure of the registry, so that one failing id does not use up the attempts that the gate allows.
+// missed records that an id has no schema, and the time of the next request. The pause doubles with each
+// failure, so that one failing id does not use all requests that the gate admits.
 func (r *Registry) missed(id ID, err error) error {
 	var limit *LimitError
 	var part *referenceError
@@ -350,9 +352,8 @@ func (c *Config) kept(ctx context.Context, id ID) (s Schema, there bool, err err
 	return defined(id, text)
 }
 
-// keep stores a schema in a separate transaction, because the handler's transaction may roll back and its
-// message be parked. It waits up to keepWait. On SQLite the write succeeds only after the handler's
-// transaction has ended.
+// keep stores a schema in a separate transaction, because the transaction of the handler may roll back. keep
+// waits at most keepWait. On SQLite the write succeeds only after the transaction of the handler has ended.
 func (r *Registry) keep(ctx context.Context, c *Config, id ID, e *entry) (kept bool) {
 	r.mu.Lock()
 	now := time.Now()
@@ -379,7 +380,7 @@ func (r *Registry) keep(ctx context.Context, c *Config, id ID, e *entry) (kept b
 	return err == nil
 }
 
-// registered returns the id of a schema under a subject.
+// registered returns the id that the registry has for a schema under a subject.
 func (r *Registry) registered(ctx context.Context, subject string, s Schema, wait time.Duration) (ID, error) {
 	c, err := r.config()
 	if err != nil {

@@ -1,3 +1,5 @@
+// This file has the requests to a schema registry.
+
 package schema
 
 import (
@@ -11,13 +13,13 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 )
 
-// errNoSchema means that the registry answered that it has no such schema.
+// errNoSchema is wrapped by errors about a schema that the registry does not have.
 var errNoSchema = errors.New("no such schema")
 
 // server is a schema registry with Confluent's API.
 type server struct{ *sr.Client }
 
-// answered adds errNoSchema to an answer of 404, to separate it from a failure to answer.
+// answered wraps an answer with status 404 in errNoSchema, to separate it from an outage.
 func answered(err error) error {
 	err = odd(err)
 	var response *sr.ResponseError
@@ -27,7 +29,7 @@ func answered(err error) error {
 	return err
 }
 
-// refused reports whether the registry refused a schema as invalid or incompatible.
+// refused returns true if the registry refused a schema as invalid or incompatible.
 func refused(err error) bool {
 	var response *sr.ResponseError
 	return errors.As(err, &response) && (response.StatusCode == http.StatusConflict ||
@@ -49,7 +51,7 @@ func (s server) byID(ctx context.Context, id ID) (Schema, error) {
 	return s.whole(ctx, found)
 }
 
-// whole returns a schema and all schemas that it refers to.
+// whole returns a schema with all schemas that it refers to.
 func (s server) whole(ctx context.Context, found sr.Schema) (Schema, error) {
 	out := Schema{Format: found.Type.String(), Text: found.Schema}
 	if out.Text == "" {
@@ -59,10 +61,10 @@ func (s server) whole(ctx context.Context, found sr.Schema) (Schema, error) {
 	return out, err
 }
 
-// errNoAnswer means that something else answered, such as a proxy or a login page.
+// errNoAnswer is the error of an answer that is no schema. It may come from a proxy or a login page.
 var errNoAnswer = errors.New("the answer is not a schema: does the URL lead to the registry itself?")
 
-// referenceError names a reference that cannot be resolved.
+// referenceError reports a reference to a schema that cannot be read.
 type referenceError struct {
 	of  sr.SchemaReference
 	err error
@@ -73,7 +75,8 @@ func (e *referenceError) Error() string {
 }
 func (e *referenceError) Unwrap() error { return e.err }
 
-// imports adds to out all schemas that refs lead to. within lists the names on the path to refs.
+// imports adds all schemas that refs lead to to out. within has the names on the path to refs, to detect
+// cycles.
 func (s server) imports(ctx context.Context, out *Schema, refs []sr.SchemaReference,
 	within []string) (names []string, err error) {
 	if len(within) > mostDeep {
@@ -106,8 +109,8 @@ func (s server) imports(ctx context.Context, out *Schema, refs []sr.SchemaRefere
 	return names, nil
 }
 
-// asServed returns one in the form of the registry, with its imports as references to subjects of their
-// names. If add is true it registers missing imports.
+// asServed returns one in the form of the registry: its imports are references to subjects with their names.
+// If add is true, asServed registers missing imports.
 func (s server) asServed(ctx context.Context, one Schema, add bool) (sr.Schema, error) {
 	var format sr.SchemaType
 	if err := format.UnmarshalText([]byte(one.Format)); err != nil {

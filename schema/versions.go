@@ -11,14 +11,14 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 )
 
-// Versions lists all versions of subjects in a registry. As a file it lets a check run without the
+// Versions has all versions of subjects in a registry. Stored in a file, it allows Check to run without the
 // registry.
 type Versions struct {
-	Form     int              `json:"versions"` // version of the file format
+	Form     int              `json:"versions"` // the version of the file format
 	Subjects []SubjectHistory `json:"subjects"`
 }
 
-// SubjectHistory lists the versions of one subject.
+// SubjectHistory has the versions of one subject.
 type SubjectHistory struct {
 	Subject string `json:"subject"`
 	// Level is the level of compatibility: BACKWARD, FORWARD, FULL or NONE, without the suffix TRANSITIVE.
@@ -26,7 +26,7 @@ type SubjectHistory struct {
 	Versions []Version `json:"versions"`
 }
 
-// Version is one schema of a subject.
+// Version is one version of a subject.
 type Version struct {
 	Version int    `json:"version"`
 	ID      int    `json:"id"`
@@ -36,7 +36,7 @@ type Version struct {
 
 const versionsForm = 1
 
-// Pull requests all versions of the subjects of a lock from a registry.
+// Pull reads all versions of the subjects of a lock from a registry.
 func Pull(ctx context.Context, client *sr.Client, lock Lock) (Versions, error) {
 	out := Versions{Form: versionsForm}
 	s, err := bounded(client)
@@ -85,14 +85,14 @@ func (s server) history(ctx context.Context, subject string) (SubjectHistory, er
 	return out, nil
 }
 
-// noSubject reports whether the registry has no such subject. A 404 of a proxy has another error code.
+// noSubject returns true if the registry does not have the subject. A 404 of a proxy has another error code.
 func noSubject(err error) bool {
 	const code = 40401
 	var response *sr.ResponseError
 	return errors.As(err, &response) && response.ErrorCode == code
 }
 
-// level returns the level of the subject, or the global level of the registry.
+// level returns the level of the subject, or else the global level of the registry.
 func (s server) level(ctx context.Context, subject string) (string, error) {
 	var found sr.CompatibilityResult
 	for _, of := range []string{subject, sr.GlobalSubject} {
@@ -111,10 +111,10 @@ func (s server) level(ctx context.Context, subject string) (string, error) {
 	return "", fmt.Errorf("its level of compatibility: %w", found.Err)
 }
 
-// Write writes v in the format of ReadVersions.
+// Write writes v to a file that ReadVersions can read.
 func (v Versions) Write(w io.Writer) error { return writeJSON(w, v) }
 
-// ReadVersions reads a file that Versions.Write wrote.
+// ReadVersions reads a file of Versions.Write.
 func ReadVersions(r io.Reader) (Versions, error) {
 	var out Versions
 	if err := json.NewDecoder(r).Decode(&out); err != nil {
@@ -127,9 +127,9 @@ func ReadVersions(r io.Reader) (Versions, error) {
 	return out, nil
 }
 
-// Push registers the schemas of a lock, imports first. An identical schema is not registered again. It
-// calls done after each success. Call Check first: a registry may
-// accept schemas that readers cannot read.
+// Push registers the schemas of a lock, imports first. It does not register a schema that is registered
+// already. It calls done after each subject. Call Check before Push, because a registry may accept schemas
+// that readers cannot read.
 func Push(ctx context.Context, client *sr.Client, lock Lock, done func(subject string, id ID)) error {
 	to, err := bounded(client)
 	if err != nil {
@@ -152,7 +152,7 @@ func Push(ctx context.Context, client *sr.Client, lock Lock, done func(subject s
 	return nil
 }
 
-// RefusedError reports a schema that the registry refused.
+// RefusedError reports that the registry refused a schema.
 type RefusedError struct {
 	Subject string
 	Err     error

@@ -1,5 +1,5 @@
 // Package avro encodes events in Avro. A reader accepts payloads of older and newer writers. It ignores
-// unknown fields; missing fields get their default.
+// unknown fields, and missing fields get their default.
 package avro
 
 import (
@@ -16,19 +16,20 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// Codec returns a codec for T, a struct. Its schema follows from T's fields. The tag avro sets names,
-// defaults and logical types:
+// Codec returns a codec for T, which must be a struct. The schema is derived from the fields of T. The tag
+// avro sets names, defaults and logical types:
 //
 //	Method string `avro:"payment_method,default=unknown"`
 //
-// The record has the name of T. avro.WithName and avro.WithNamespace of github.com/twmb/avro change it.
+// The name of the record is the name of T. The options avro.WithName and avro.WithNamespace of
+// github.com/twmb/avro change it.
 func Codec[T any](reg *schema.Registry, o *schema.Options, with ...avro.SchemaOpt) *schema.Codec {
 	return schema.NewCodec(reg,
 		newLanguage[T](func() (*avro.Schema, error) { return avro.SchemaFor[T](with...) }), o)
 }
 
-// CodecOf returns a codec for T with a given schema, in JSON. T must have a field for each field of the
-// schema, with its name or avro tag.
+// CodecOf returns a codec for T with the schema text, which is JSON. T must have a field for each field of
+// the schema, with the same name or an avro tag.
 func CodecOf[T any](reg *schema.Registry, text string, o *schema.Options) *schema.Codec {
 	return schema.NewCodec(reg, newLanguage[T](func() (*avro.Schema, error) { return avro.Parse(text) }),
 		o)
@@ -37,7 +38,7 @@ func CodecOf[T any](reg *schema.Registry, text string, o *schema.Options) *schem
 type language[T any] struct {
 	Format
 	own    func() (*avro.Schema, error)
-	parsed *avro.Schema      // after Own
+	parsed *avro.Schema      // set by Own
 	texts  fingerprint.Texts // set by Own
 }
 
@@ -49,7 +50,7 @@ var _ schema.Language = (*language[int])(nil)
 
 func (*language[T]) ContentType() string { return "application/avro" }
 
-// Own is called once, before all other methods.
+// Own returns the schema of T. It is called once, before all other methods.
 func (l *language[T]) Own() (schema.Schema, []int, error) {
 	s, err := l.own()
 	if err != nil {
@@ -67,7 +68,7 @@ func (l *language[T]) Append(dst []byte, v any) ([]byte, error) {
 	return out, textsIn(&l.texts, out, v)
 }
 
-// Plain returns nil: Avro payloads cannot be read without the writer's schema.
+// Plain returns nil, because an Avro payload cannot be read without its writer's schema.
 func (*language[T]) Plain() (schema.Reader, error) { return nil, nil }
 
 func (l *language[T]) Reader(writer schema.Schema, _ []int) (schema.Reader, error) {
@@ -97,7 +98,7 @@ func (l *language[T]) Reader(writer schema.Schema, _ []int) (schema.Reader, erro
 
 type reader struct {
 	*avro.Schema
-	texts *fingerprint.Texts // nil: not checked, for display
+	texts *fingerprint.Texts // nil if strings are not checked
 }
 
 func (r reader) Read(data []byte, v any) error {
@@ -114,7 +115,7 @@ func (r reader) Read(data []byte, v any) error {
 var errBytes = errors.New("a string in it is not UTF-8, as Avro requires: use []byte, and the Avro type bytes")
 
 // textsIn returns errBytes if a string in v is not UTF-8. Readers in other languages would change or refuse
-// it. data is the encoding of v.
+// such a string. data is the encoded v.
 func textsIn(t *fingerprint.Texts, data []byte, v any) error {
 	ascii := !slices.ContainsFunc(data, func(b byte) bool { return b >= utf8.RuneSelf })
 	if !ascii && !t.In(reflect.ValueOf(v)) {
@@ -125,7 +126,7 @@ func textsIn(t *fingerprint.Texts, data []byte, v any) error {
 
 func marshals(t reflect.Type) bool { return t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) }
 
-// quiet returns err without values of the payload: more people read errors than payloads.
+// quiet returns err without values of the payload, because more people may read errors than payloads.
 func quiet(err error) error {
 	if err == nil {
 		return nil

@@ -17,7 +17,7 @@ var _ schema.Format = Format{}
 // Name returns schema.Avro.
 func (Format) Name() string { return schema.Avro }
 
-// parse parses a schema with its imports.
+// parse parses a schema and its imports.
 func parse(s schema.Schema) (*avro.Schema, error) {
 	if err := s.Bounded(); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func parse(s schema.Schema) (*avro.Schema, error) {
 	return all.Parse(s.Text)
 }
 
-// Problems returns at most one problem, the first.
+// Problems returns the first problem, or none.
 func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	r, err := parse(reader)
 	if err != nil {

@@ -1,3 +1,5 @@
+// This file finds values that a reader decodes without an error, but with another meaning.
+
 package avro
 
 import (
@@ -10,9 +12,9 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// walk compares a reader's and a writer's schema in the order of resolution. It searches for values with
-// the same bytes but another meaning. Avro's rules do not detect these, because they compare types but not
-// logical types.
+// walk compares the schemas of a reader and a writer, in the order of Avro's schema resolution. It finds
+// values that have the same bytes but another meaning for the reader. Avro's rules do not find these, because
+// they compare types and ignore logical types.
 type walk struct {
 	reader, writer map[string]*avro.SchemaNode // named types
 	seen           map[[2]*avro.SchemaNode]bool
@@ -21,8 +23,8 @@ type walk struct {
 
 const mostSteps = 200_000
 
-// otherMeaning returns the first value that the reader would misinterpret. It returns a *schema.LimitError
-// if the schemas have too many pairs of types.
+// otherMeaning returns the first problem, with found true if there is one. It returns a *schema.LimitError if
+// the schemas have too many pairs of types.
 func otherMeaning(reader, writer schema.Schema) (p schema.Problem, found bool, err error) {
 	w := walk{seen: map[[2]*avro.SchemaNode]bool{}}
 	r, named, err := rooted(reader)
@@ -42,7 +44,7 @@ func otherMeaning(reader, writer schema.Schema) (p schema.Problem, found bool, e
 	return p, found, nil
 }
 
-// rooted returns a schema as a tree, and all its named types.
+// rooted returns a schema as a tree, and its named types.
 func rooted(s schema.Schema) (*avro.SchemaNode, map[string]*avro.SchemaNode, error) {
 	named := map[string]*avro.SchemaNode{}
 	var all avro.SchemaCache
@@ -81,7 +83,8 @@ func collect(named map[string]*avro.SchemaNode, n *avro.SchemaNode) {
 	}
 }
 
-// lift moves a field's logicalType into the field's type, as the decoder does. Java ignores it there.
+// lift moves the logicalType of a field into the type of the field, as this package's decoder does. Java
+// ignores it in the field.
 func lift(f *avro.SchemaField) {
 	logical, is := f.Props["logicalType"].(string)
 	if !is {
@@ -100,7 +103,8 @@ func lift(f *avro.SchemaField) {
 	}
 }
 
-// logicalOf returns the logical type of n that decoders apply; "" if n.Type does not support it.
+// logicalOf returns the logical type that decoders use for n. It returns "" if the logical type does not fit
+// n.Type.
 func logicalOf(n *avro.SchemaNode) string {
 	l := n.LogicalType
 	ok := false
@@ -130,7 +134,8 @@ func fullName(n *avro.SchemaNode) string {
 	return n.Namespace + "." + n.Name
 }
 
-// defined resolves n if it is a reference to a named type. It also returns the namespace inside that type.
+// defined returns the definition of n, if n is a reference to a named type; otherwise n. It also returns the
+// namespace inside that type.
 func defined(named map[string]*avro.SchemaNode, n *avro.SchemaNode,
 	within string) (*avro.SchemaNode, string) {
 	if n.Name == "" {
@@ -184,8 +189,9 @@ func (w *walk) types(r, wrote *avro.SchemaNode, in, wroteIn string,
 	return p, false
 }
 
-// differs returns how the reader would misinterpret a value of wrote; "" if it would not. A logical type on
-// one side only keeps the number or bytes, except between a string and a decimal.
+// differs returns a description of the other meaning that a value of wrote has for the reader, or "". If only
+// one side has a logical type, the number or the bytes are the same, so there is no problem. The exception is
+// a string and a decimal.
 func differs(r, wrote *avro.SchemaNode) string {
 	ours, theirs := logicalOf(r), logicalOf(wrote)
 	switch {
@@ -233,13 +239,14 @@ func (w *walk) fields(r, wrote *avro.SchemaNode, in, wroteIn string,
 	return p, false
 }
 
-// isNumber reports whether a text looks like a decimal number.
+// isNumber returns true if text has the form of a decimal number.
 func isNumber(text []byte) bool {
 	digits := strings.TrimLeft(string(text), "+-")
 	return strings.ContainsAny(digits, "0123456789") && strings.Trim(digits, "0123456789.,") == ""
 }
 
-// spelled reports whether a decimal's default is the text of a number instead of the number's bytes.
+// spelled returns true if the default of a decimal is the text of a number. It should be the bytes of the
+// number.
 func (w *walk) spelled(n *avro.SchemaNode, v any, in string, depth int) bool {
 	n, in = defined(w.reader, n, in)
 	if depth > 50 {
@@ -269,8 +276,8 @@ func (w *walk) spelled(n *avro.SchemaNode, v any, in string, depth int) bool {
 	return false
 }
 
-// branch returns the branch of the reader's union that reads wrote: one of the same name, or else the same
-// name without namespace, or else the first that wrote can be promoted to.
+// branch returns the branch of the reader's union that reads wrote. It is the branch with the same name, or
+// else with the same name without the namespace, or else the first branch to which wrote can be promoted.
 func (w *walk) branch(r, wrote *avro.SchemaNode, in string) *avro.SchemaNode {
 	become := map[string][]string{"int": {"long", "float", "double"}, "long": {"float", "double"},
 		"float": {"double"}, "string": {"bytes"}, "bytes": {"string"}}

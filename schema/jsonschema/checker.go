@@ -9,17 +9,17 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// checker validates JSON against a schema. It computes with rationals.
+// checker validates JSON against a schema. It computes with rational numbers.
 type checker struct {
 	text     string
 	schema   *node
 	compiled *jsonschema.Schema
-	fast     bool // every payload is fast to validate
+	fast     bool // no payload takes long to validate
 	defaults bool
 	same     map[*node][]*node // see certain
 }
 
-// root is the address of a schema during compilation.
+// root is the address of the schema while it is compiled.
 const root = "skald:schema"
 
 func newChecker(text string) (*checker, error) {
@@ -29,7 +29,7 @@ func newChecker(text string) (*checker, error) {
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(nowhere{})
-	// Old drafts validate "format", the newest draft does not. Skald never validates it.
+	// Skald never validates "format". Old drafts of JSON Schema validate it, but the newest draft does not.
 	for _, name := range []string{"json-pointer", "relative-json-pointer", "uuid", "duration", "period",
 		"ipv4",
 		"ipv6", "hostname", "email", "date", "time", "date-time", "uri", "iri", "uri-reference",
@@ -46,7 +46,7 @@ func newChecker(text string) (*checker, error) {
 	return &checker{text: text, schema: n, compiled: compiled, fast: alwaysFast(n)}, nil
 }
 
-// nowhere refuses to load schemas from files and servers.
+// nowhere is a loader that refuses to load schemas from files and servers.
 type nowhere struct{}
 
 func (nowhere) Load(url string) (any, error) {
@@ -73,8 +73,8 @@ func (c *checker) validated(data []byte) (v any, err error) {
 	return v, nil
 }
 
-// quiet returns the schema's part of an error, without values and names of the payload: more people read
-// errors than payloads.
+// quiet returns the parts of an error that come from the schema. It omits values and names of the payload,
+// because more people may read errors than payloads.
 func quiet(err error) string {
 	var one *jsonschema.ValidationError
 	if !errors.As(err, &one) {

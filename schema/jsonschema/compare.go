@@ -1,3 +1,5 @@
+// This file compares the keywords of two schemas.
+
 package jsonschema
 
 import (
@@ -8,7 +10,7 @@ import (
 	"slices"
 )
 
-// values compares the constraints on a single value.
+// values compares the keywords that limit a single value.
 func (c *comparison) values(r, w *node, path string) {
 	if ours := options(r); ours != nil {
 		theirs := options(w)
@@ -20,7 +22,7 @@ func (c *comparison) values(r, w *node, path string) {
 				c.report(path, "the reader does not allow a value", "%.100s", text(v))
 			}
 		}
-		return // an enum implies all bounds
+		return // the enum already limits the values
 	}
 	c.least(path, "minimum", r.Minimum, w.Minimum)
 	c.least(path, "exclusiveMinimum", r.ExclusiveMinimum, w.ExclusiveMinimum)
@@ -45,10 +47,10 @@ func (c *comparison) values(r, w *node, path string) {
 	}
 }
 
-// options returns the values of an enum; nil if s has none.
+// options returns the values of an enum, or nil if s has none.
 func options(s *node) []any { return s.Enum }
 
-// plain formats a number for people.
+// plain formats a number for a message.
 func plain(n *big.Rat) string {
 	if n == nil {
 		return "null"
@@ -94,7 +96,7 @@ func (c *comparison) objects(r, w *node, path string) {
 		}
 		return
 	}
-	c.schemas(r.AdditionalProperties, w.AdditionalProperties, path+".*") // a map
+	c.schemas(r.AdditionalProperties, w.AdditionalProperties, path+".*") // an object that is used as a map
 	for _, name := range slices.Sorted(maps.Keys(r.Properties)) {
 		if w.Properties[name] == nil {
 			c.schemas(r.Properties[name], w.AdditionalProperties, path+"."+name)
@@ -108,8 +110,8 @@ func (c *comparison) arrays(r, w *node, path string) {
 	}
 }
 
-// undecided compares keywords by their canonical text, with everything that they refer to. It also compares
-// keywords of the writer that can add values.
+// undecided compares keywords that Skald does not interpret. They must be equal in their canonical form, with
+// everything that they refer to. It also reports keywords of the writer that may allow more values.
 func (c *comparison) undecided(r, w *node, path string) {
 	for _, name := range []string{"allOf", "not", "if", "then", "else", "dependentSchemas",
 		"dependentRequired", "dependencies", "patternProperties",
@@ -128,8 +130,7 @@ func (c *comparison) undecided(r, w *node, path string) {
 	}
 }
 
-// writes reports whether a keyword that only the writer has may allow values that the reader does not
-// accept.
+// writes returns true if a keyword that only the writer has may allow values that the reader does not accept.
 func (c *comparison) writes(name string, r *node) bool {
 	object := r.Properties != nil || r.AdditionalProperties != nil || r.PatternProperties != nil
 	switch name {

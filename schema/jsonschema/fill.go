@@ -1,3 +1,5 @@
+// This file adds default values to payloads.
+
 package jsonschema
 
 import (
@@ -6,7 +8,7 @@ import (
 	"strings"
 )
 
-// hasDefaults reports whether any property of the schema has a default.
+// hasDefaults returns true if a property of the schema has a default.
 func hasDefaults(s *node) bool {
 	if s == nil {
 		return false
@@ -14,8 +16,8 @@ func hasDefaults(s *node) bool {
 	return s.Default != nil || slices.ContainsFunc(below(s), hasDefaults)
 }
 
-// fill adds the defaults of missing properties. It removes properties whose names match a declared one
-// except for case, because encoding/json would use them. It keeps the notation of numbers.
+// fill adds the defaults of missing properties. It also removes properties with a name that differs from a
+// declared name only in case, because encoding/json would decode them. It keeps the notation of numbers.
 func (c *checker) fill(data []byte) ([]byte, error) {
 	v, err := decode(data)
 	if err != nil {
@@ -25,8 +27,8 @@ func (c *checker) fill(data []byte) ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// certain maps each part of a schema to the parts that apply to the same value: the part, its references
-// and allOf. It runs once per schema.
+// certain maps each part of a schema to the parts that apply to the same value: the part itself, its
+// references, and its allOf. It runs once per schema.
 func certain(root *node) map[*node][]*node {
 	all := map[*node][]*node{}
 	for _, s := range within(root) {
@@ -47,7 +49,7 @@ func certain(root *node) map[*node][]*node {
 	return all
 }
 
-// each calls see for every value below v, with each schema that applies to the value.
+// each calls see for every value in v, with each schema that applies to the value.
 func (c *checker) each(s *node, v any, see func(s *node, v any)) {
 	for _, part := range c.same[s] {
 		switch v := v.(type) {
@@ -98,8 +100,8 @@ func (c *checker) into(s *node, v any) {
 	}
 }
 
-// alike returns properties whose names differ from a declared name only in case. encoding/json decodes them
-// as the declared property, but the schema does not validate them.
+// alike returns the properties whose names differ from a declared name only in case. encoding/json decodes
+// them as the declared property, but the schema does not validate them.
 func (c *checker) alike(s *node, object map[string]any) (out []string) {
 	parts := c.same[s]
 	declared := func(name string) bool {
@@ -127,7 +129,7 @@ func folds(declared map[string]*node, name string) bool {
 	return false
 }
 
-// folded reports whether v contains such properties.
+// folded returns true if v contains such properties; see alike.
 func (c *checker) folded(s *node, v any) (found bool) {
 	if object, is := v.(map[string]any); is && len(c.alike(s, object)) > 0 {
 		return true

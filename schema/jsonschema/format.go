@@ -21,9 +21,9 @@ var (
 // Name returns schema.JSON.
 func (Format) Name() string { return schema.JSON }
 
-// Problems covers the keywords that event schemas use. An undecidable case, such as two different
-// conditions, is a problem. Problems assumes that a writer writes only the properties that it declares,
-// even if its schema allows others: adding an optional property is not a problem.
+// Problems compares the keywords that event schemas usually use. It reports a problem if it cannot decide,
+// for example for two different conditions. It assumes that a writer writes only the properties that it
+// declares, even if its schema allows others. So adding an optional property is not a problem.
 func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	if len(reader.Imports)+len(writer.Imports) > 0 {
 		return nil,
@@ -47,7 +47,7 @@ func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	return c.found, nil
 }
 
-// Verify validates a payload against a schema. The error does not contain the value.
+// Verify validates a payload against a schema. Its error does not contain values of the payload.
 func (Format) Verify(s schema.Schema, data []byte) error {
 	if len(s.Imports) > 0 {
 		return errors.New("a JSON Schema that refers to other schemas of the registry cannot be read here")
@@ -59,26 +59,27 @@ func (Format) Verify(s schema.Schema, data []byte) error {
 	return h.validate(data)
 }
 
-// Readable returns data, which is JSON already.
+// Readable returns data, because the payload is already JSON.
 func (Format) Readable(_ schema.Schema, _ []int, data []byte) ([]byte, error) { return data, nil }
 
 type pair struct{ r, w *node }
 
-// comparison searches for values that writer allows and reader does not.
+// comparison finds values that the writer allows and the reader does not accept.
 type comparison struct {
 	reader, writer *node // roots
 	*steps
 	found []schema.Problem
-	// seen has the pairs whose comparison began; they are assumed to have no problem. The value is the
-	// depth of that comparison, or of the outermost unfinished pair on which its result depends.
+	// seen has the pairs for which a comparison has begun; a pair that occurs again counts as having no
+	// problem. The value is the depth of the comparison, or of the outermost unfinished pair on which its
+	// result depends.
 	seen       map[pair]int
 	depth, low int
 }
 
-// steps is shared by a comparison and its nested ones.
+// steps counts the steps of a comparison and of its nested comparisons.
 type steps struct {
 	taken int
-	takes map[pair]bool // results of tries
+	takes map[pair]bool // cached results of the method tries
 }
 
 const (
@@ -86,7 +87,7 @@ const (
 	mostFound = 1000
 )
 
-// over reports that the comparison takes too many steps and stops.
+// over returns true if the comparison has too many steps, and must stop.
 func (s *steps) over() bool { return s.taken > mostSteps }
 
 func (c *comparison) report(path, rule, saw string, args ...any) {
@@ -157,7 +158,7 @@ func (c *comparison) unseen(r, w *node, path string) {
 	c.undecided(r, w, path)
 }
 
-// follow resolves references to parts of the same schema.
+// follow returns the part to which a reference within the same schema leads.
 func follow(root, s *node) (*node, bool) {
 	for range 32 {
 		if s == nil || s.Ref == "" {
@@ -181,7 +182,7 @@ func definition(ref string) (name string, ok bool) {
 	return "", false
 }
 
-// compareSiblings compares the keywords next to references. all is true if nothing else is left to compare.
+// compareSiblings compares the keywords next to references. all is true if there is nothing else to compare.
 func (c *comparison) compareSiblings(r, w *node, path string) (all bool) {
 	same := func() bool { return c.meaning(c.reader, r.text()) == c.meaning(c.writer, w.text()) }
 	ours, theirs := siblings(r), siblings(w)
@@ -198,8 +199,8 @@ func (c *comparison) compareSiblings(r, w *node, path string) (all bool) {
 	return false
 }
 
-// branches compares alternatives. The reader must accept each alternative of the writer. all is true if
-// nothing else is left to compare.
+// branches compares alternatives. The reader must accept each alternative of the writer. all is true if there
+// is nothing else to compare.
 func (c *comparison) branches(r, w *node, path string) (all bool) {
 	if r.OneOf != nil && c.meaning(c.reader, texts(r.OneOf)) == c.meaning(c.writer, texts(w.OneOf)) &&
 		r.AnyOf == nil && w.AnyOf == nil {
@@ -225,8 +226,8 @@ func (c *comparison) branches(r, w *node, path string) (all bool) {
 	return true
 }
 
-// tries reports whether one accepts everything that w allows. It caches the result, so that nested
-// alternatives do not take exponential time. A result that depends on an unfinished pair is not cached.
+// tries returns true if one accepts all values that w allows. It caches the result; otherwise nested
+// alternatives would take exponential time. It does not cache a result that depends on an unfinished pair.
 func (c *comparison) tries(one, w *node, path string) bool {
 	both := pair{one, w}
 	if takes, known := c.takes[both]; known {
@@ -247,7 +248,7 @@ func (c *comparison) tries(one, w *node, path string) bool {
 	return takes
 }
 
-// only reports a problem if more than one alternative of a oneOf accepts w.
+// only reports a problem if more than one alternative of a oneOf of the reader accepts w.
 func (c *comparison) only(r, w, takes *node, path string) {
 	if !slices.Contains(r.OneOf, takes) {
 		return

@@ -1,6 +1,6 @@
-// Package jsonschema encodes events as JSON with a JSON Schema. A reader accepts payloads of older and
-// newer writers. It ignores unknown properties. A missing property gets the default of the schema, or stays
-// empty.
+// Package jsonschema encodes events as JSON with a JSON Schema. A reader accepts payloads of older and newer
+// writers. It ignores unknown properties. A missing property gets the default of the schema, or else the zero
+// value.
 package jsonschema
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// Codec returns a codec for T. Its schema follows from T's fields and their json tags: fields without
-// omitempty or omitzero are required. Properties without a field in T are allowed.
+// Codec returns a codec for T. The schema is derived from the fields of T and their json tags. Fields without
+// omitempty or omitzero are required. Payloads may have properties without a field in T.
 func Codec[T any](reg *schema.Registry, o *schema.Options) *schema.Codec {
 	return schema.NewCodec(reg, &language{goType: reflect.TypeFor[T](),
 		own: func() (string, error) {
@@ -34,7 +34,7 @@ func Codec[T any](reg *schema.Registry, o *schema.Options) *schema.Codec {
 		}}, o)
 }
 
-// CodecOf returns a codec for T with a given schema. It also validates the payloads that it writes.
+// CodecOf returns a codec for T with the schema text. Encode validates payloads against it.
 func CodecOf[T any](reg *schema.Registry, text string, o *schema.Options) *schema.Codec {
 	return schema.NewCodec(reg, &language{goType: reflect.TypeFor[T](), check: true,
 		own: func() (string, error) {
@@ -44,7 +44,7 @@ func CodecOf[T any](reg *schema.Registry, text string, o *schema.Options) *schem
 		}}, o)
 }
 
-// open allows objects to have properties without a field, so that a writer may add some.
+// open makes a schema allow additional properties, so that a writer may add some.
 func open(s *jsonschema.Schema) {
 	if s == nil {
 		return
@@ -67,7 +67,7 @@ func open(s *jsonschema.Schema) {
 type language struct {
 	Format
 	goType reflect.Type
-	check  bool // also validate payloads that are written
+	check  bool // validate payloads also in Append
 	own    func() (string, error)
 
 	checker *checker // set by Own
@@ -77,7 +77,7 @@ var _ schema.Language = (*language)(nil)
 
 func (*language) ContentType() string { return "application/json" }
 
-// Own is called once, before the first write.
+// Own returns the schema of the Go type. It is called once, before the first write.
 func (l *language) Own() (schema.Schema, []int, error) {
 	h, err := l.newChecker()
 	if err != nil {
@@ -132,11 +132,11 @@ func (l *language) Reader(writer schema.Schema, _ []int) (schema.Reader, error) 
 	return r, err
 }
 
-// reader validates payloads against the reader's schema. A payload that passes is read whatever schema
-// wrote it.
+// reader validates payloads against the reader's schema. If a payload is valid, it is read, whatever schema
+// its writer had.
 type reader struct {
 	*checker
-	why string // the first problem with the writer's schema; "" if it is compatible
+	why string // the first problem with the writer's schema, or ""
 }
 
 func (r reader) Read(data []byte, v any) error {
@@ -166,8 +166,8 @@ func (r reader) Read(data []byte, v any) error {
 	return err
 }
 
-// wholeNumbers decodes the payload again with integers rewritten without fraction and exponent. JSON Schema
-// accepts 5.0 and 1e2 as integers, encoding/json does not.
+// wholeNumbers decodes a payload again, with integers written without a fraction and an exponent. JSON Schema
+// accepts 5.0 and 1e2 as integers, but encoding/json does not.
 func wholeNumbers(data []byte, v any, was error) error {
 	tree, err := decode(data)
 	if err != nil {
@@ -177,7 +177,7 @@ func wholeNumbers(data []byte, v any, was error) error {
 	if err != nil {
 		return was
 	}
-	reflect.ValueOf(v).Elem().SetZero() // the first attempt may have filled some fields
+	reflect.ValueOf(v).Elem().SetZero() // the first attempt may have set some fields
 	return skald.JSON{}.Decode(context.Background(), skald.Message{Data: out}, v)
 }
 

@@ -1,3 +1,5 @@
+// This file parses JSON Schemas.
+
 package jsonschema
 
 import (
@@ -14,15 +16,15 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// node is a schema, or a part of one. Its numbers are rationals, because float64 cannot represent 0.01
-// and 2^53+1.
+// node is a schema, or a part of a schema. Its numbers are rational, because float64 cannot represent 0.01 or
+// 2^53+1.
 type node struct {
-	tree any // as encoding/json decodes it, with json.Number
+	tree any // the decoded JSON, with json.Number
 	word map[string]any
 
 	Ref                                string
 	Type                               []string
-	Enum                               []any // nil: no enum
+	Enum                               []any // nil if there is no enum
 	Defs, Definitions                  map[string]*node
 	Default                            *any
 	MultipleOf                         *big.Rat
@@ -44,14 +46,14 @@ type node struct {
 }
 
 const (
-	mostExponent = 1000 // of a power of ten
-	mostDigits   = 2000
+	mostExponent = 1000 // maximum exponent of a number
+	mostDigits   = 2000 // maximum digits of a number
 )
 
-// errNotJSON wraps no cause, because the cause would quote the payload.
+// errNotJSON has no cause, because the cause would quote the payload.
 var errNotJSON = errors.New("it is not JSON")
 
-// decode reads one JSON value and keeps the notation of its numbers.
+// decode decodes one JSON value. It keeps the notation of numbers.
 func decode(data []byte) (v any, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -64,7 +66,7 @@ func decode(data []byte) (v any, err error) {
 	return v, numbers(v)
 }
 
-// numbers returns an error if v contains a number that would need too much memory.
+// numbers returns an error if v contains a number that needs too much memory.
 func numbers(v any) error {
 	switch v := v.(type) {
 	case json.Number:
@@ -99,13 +101,13 @@ func bounded(n json.Number) error {
 	return nil
 }
 
-// rational returns the value of a number that bounded accepted.
+// rational returns the value of a number. bounded must have accepted the number.
 func rational(n json.Number) *big.Rat {
 	out, _ := new(big.Rat).SetString(string(n)) // a JSON number is always valid
 	return out
 }
 
-// parse reads a schema.
+// parse parses a schema.
 func parse(text string) (*node, error) {
 	if err := (schema.Schema{Text: text}).Bounded(); err != nil {
 		return nil, err
@@ -125,7 +127,7 @@ func parse(text string) (*node, error) {
 	return root, nil
 }
 
-// builder makes nodes of a JSON tree and keeps the first error.
+// builder creates nodes from a JSON tree. It keeps the first error.
 type builder struct{ err error }
 
 func (b *builder) fail(at, want string) {
@@ -171,7 +173,7 @@ func (b *builder) node(tree any, at string) *node {
 	return n
 }
 
-// parts makes the nodes below n.
+// parts creates the nodes below n.
 func (b *builder) parts(n *node, at string) {
 	if items, is := n.word["items"].([]any); is {
 		n.ItemsArray = b.nodes(items, at+"/items")
@@ -203,7 +205,7 @@ func (b *builder) text(n *node, at, name string) string {
 	return out
 }
 
-// texts returns a list of strings. "type" may also be a single string.
+// texts returns the strings of a keyword. The keyword "type" may also be a single string.
 func (b *builder) texts(n *node, at, name string) (out []string) {
 	if one, is := n.word[name].(string); is && name == "type" {
 		return []string{one}
@@ -269,7 +271,7 @@ func (b *builder) named(n *node, at, name string) map[string]*node {
 	return out
 }
 
-// text returns n in a canonical form: equal schemas have equal texts.
+// text returns the canonical form of n. Equal schemas have the same form.
 func (n *node) text() string {
 	if n == nil {
 		return "{}"
@@ -288,7 +290,7 @@ func texts(all []*node) string {
 	return text(out)
 }
 
-// without returns n without some keywords; nil if none are left.
+// without returns n without some keywords, or nil if no keywords are left.
 func (n *node) without(names ...string) *node {
 	rest := map[string]any{}
 	for name, v := range n.word {
@@ -300,10 +302,10 @@ func (n *node) without(names ...string) *node {
 		return nil
 	}
 	var b builder
-	return b.node(rest, "#") // the parts of n were valid before
+	return b.node(rest, "#") // without an error, because the parts of n are valid
 }
 
-// value returns v in a canonical form: 1, 1.0 and 10e-1 are equal.
+// value returns the canonical form of v. For example, 1, 1.0 and 10e-1 have the same form.
 func value(v any) string {
 	switch v := v.(type) {
 	case json.Number:

@@ -1,3 +1,5 @@
+// This file follows references within a schema.
+
 package jsonschema
 
 import (
@@ -7,10 +9,11 @@ import (
 	"strings"
 )
 
-// errCircle means that a part refers to itself for the same value, so validation would not end.
+// errCircle is returned if a part of the schema refers to itself for the same value, because validation would
+// not end.
 var errCircle = errors.New("a $ref of the schema leads back to itself")
 
-// acyclic returns errCircle if a part leads back to itself without descending into the value.
+// acyclic returns errCircle if a part leads back to itself without going to a member of the value.
 func acyclic(root *node) error {
 	const under, done = 1, 2
 	state := map[*node]int{}
@@ -39,7 +42,7 @@ func acyclic(root *node) error {
 	return nil
 }
 
-// within returns all parts of a schema, root first.
+// within returns all parts of a schema, beginning with root.
 func within(root *node) []*node {
 	parts, seen := []*node{root}, map[*node]bool{nil: true, root: true}
 	for i := 0; i < len(parts); i++ { // grows
@@ -53,7 +56,7 @@ func within(root *node) []*node {
 	return parts
 }
 
-// sameValue returns the parts that also apply to a value of s.
+// sameValue returns the other parts that apply to a value of s.
 func sameValue(root, s *node) []*node {
 	out := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, []*node{s.Not, s.If, s.Then, s.Else})
 	if s.Ref != "" {
@@ -76,7 +79,7 @@ func below(s *node) []*node {
 	return out
 }
 
-// target returns the part that a reference points to.
+// target returns the part to which a reference leads.
 func target(root *node, ref string) (*node, bool) {
 	switch name, defs := definition(ref); {
 	case ref == "#":
@@ -89,13 +92,13 @@ func target(root *node, ref string) (*node, bool) {
 	return nil, false
 }
 
-// meaning returns the text of a schema with everything that it refers to: equal texts have the same
-// meaning. It counts steps.
+// meaning returns the text of a schema, with everything that it refers to. If two texts are equal, the
+// schemas have the same meaning. It counts steps.
 func (c *comparison) meaning(root *node, own string) string {
 	all, todo := map[string]string{"": own}, []string{own}
 	for len(todo) > 0 && !c.over() {
 		c.steps.taken += 1 + len(todo[0])/64
-		tree, _ := decode([]byte(todo[0])) // valid: it was parsed before
+		tree, _ := decode([]byte(todo[0])) // valid, because it was parsed before
 		todo = todo[1:]
 		for _, ref := range references(tree) {
 			if _, known := all[ref]; known {
@@ -103,7 +106,7 @@ func (c *comparison) meaning(root *node, own string) string {
 			}
 			to, ok := target(root, ref)
 			if !ok {
-				to = root // unknown reference: use the whole schema
+				to = root // for an unknown reference, use the whole schema
 			}
 			all[ref] = to.text()
 			todo = append(todo, all[ref])
@@ -129,7 +132,7 @@ func references(tree any) (out []string) {
 	return out
 }
 
-// siblings returns the constraints next to a reference; nil if there are none.
+// siblings returns the keywords next to a reference, or nil if there are none.
 func siblings(s *node) *node {
 	if s.Ref == "" {
 		return nil

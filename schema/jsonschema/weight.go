@@ -1,3 +1,5 @@
+// This file limits the time of a validation.
+
 package jsonschema
 
 import (
@@ -11,24 +13,25 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// mostVisits limits how often a validation visits values. Nested alternatives multiply the visits, so a
-// small payload could take hours.
+// mostVisits is the maximum number of visits of values in a validation. Nested alternatives multiply the
+// visits, so that a small payload could take hours.
 const mostVisits = 2_000_000
 
-// weighing counts the visits of a validation in advance. It counts each pair of schema and value once and
-// multiplies.
+// weighing computes the number of visits of a validation in advance. It counts each pair of schema and value
+// once, and multiplies.
 type weighing struct {
 	known map[visit]int
 	steps int
 }
 
-// visit is a pair of schema and value. The value is identified by its address, or 0 if it has no members.
+// visit is a pair of a schema and a value. The value is identified by its address, or by 0 if it has no
+// members.
 type visit struct {
 	s  *jsonschema.Schema
 	at uintptr
 }
 
-// over returns a *schema.LimitError if validating v takes too many visits.
+// over returns a *schema.LimitError if the validation of v needs too many visits.
 func over(s *jsonschema.Schema, v any) error {
 	w := weighing{known: map[visit]int{}}
 	if w.visits(s, v) < mostVisits {
@@ -48,7 +51,7 @@ func (w *weighing) visits(s *jsonschema.Schema, v any) int {
 	if w.steps++; w.steps >= mostVisits {
 		return mostVisits
 	}
-	w.known[one] = 1 // while counting: a circle ends the validation
+	w.known[one] = 1 // for a cycle; validation stops there
 	n := 1
 	if s.Enum != nil {
 		n += len(s.Enum.Values)
@@ -80,7 +83,7 @@ func address(v any) uintptr {
 	return 0
 }
 
-// sameValueOf returns the schemas that also apply to a value of s.
+// sameValueOf returns the other schemas that apply to a value of s.
 func sameValueOf(s *jsonschema.Schema) []*jsonschema.Schema {
 	out := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, []*jsonschema.Schema{s.Ref, s.RecursiveRef, s.Not, s.If,
 		s.Then, s.Else})
@@ -136,7 +139,7 @@ func (w *weighing) items(s *jsonschema.Schema, v []any) (n int) {
 	return n
 }
 
-// alwaysFast reports whether every payload is fast to validate: the schema is not recursive, and few paths
+// alwaysFast returns true if no payload takes long to validate: the schema is not recursive, and few paths
 // lead from its root to its parts.
 func alwaysFast(root *node) bool {
 	const mostWays = 1000
@@ -146,13 +149,13 @@ func alwaysFast(root *node) bool {
 		if out, is := known[n]; is {
 			return out
 		}
-		known[n] = mostWays // while counting: a path back here is recursion
+		known[n] = mostWays // for a path that leads back to n, which is recursion
 		out := 1 + len(n.Enum)
 		next := below(n)
 		if n.Ref != "" {
 			to, ok := target(root, n.Ref)
 			if !ok {
-				return mostWays // the target is unknown here
+				return mostWays // the target of a reference is unknown
 			}
 			next = append(next, to)
 		}

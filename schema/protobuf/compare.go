@@ -10,13 +10,13 @@ import (
 
 type pair struct{ reader, writer protoreflect.FullName }
 
-// comparison checks whether a reader decodes the bytes of a writer to the same values. It is stricter
-// than most registries if the bytes can be read but a value would silently change: a narrower number, or a
-// field that keeps its name but has another number.
+// comparison checks whether a reader decodes the bytes of a writer to the same values. It is stricter than
+// most registries. It also reports values that change although the bytes can be read: a number that becomes
+// narrower, and a field that keeps its name but has another number.
 type comparison struct {
 	seen  map[pair]bool
 	found []schema.Problem
-	steps int // fields and values compared
+	steps int // the number of compared fields and values
 }
 
 const (
@@ -30,10 +30,10 @@ func (c *comparison) report(field, rule, saw string) {
 	}
 }
 
-// over reports that the comparison takes too many steps and stops.
+// over returns true if the comparison has too many steps, and must stop.
 func (c *comparison) over() bool { return c.steps > mostSteps }
 
-// problems returns the problems, or an error if the comparison stopped early.
+// problems returns the problems, or an error if the comparison was stopped.
 func (c *comparison) problems() ([]schema.Problem, error) {
 	if c.over() {
 		return nil, &schema.LimitError{What: fmt.Sprintf("the comparison takes more than %d steps",
@@ -74,8 +74,8 @@ func (c *comparison) messages(r, w protoreflect.MessageDescriptor, path string) 
 	c.oneofs(r, w, path)
 }
 
-// oneofs reports fields that the writer can set together but that share one oneof of the reader, which
-// keeps only one.
+// oneofs reports fields that the writer can set together, but that are in one oneof of the reader. The reader
+// would keep only one of them.
 func (c *comparison) oneofs(r, w protoreflect.MessageDescriptor, path string) {
 	for i := range r.Oneofs().Len() {
 		o := r.Oneofs().Get(i)
@@ -126,7 +126,7 @@ func named(f protoreflect.FieldDescriptor) string {
 	return label + f.Kind().String()
 }
 
-// takes reports whether each value of the writer's kind is the same value in the reader's kind.
+// takes returns true if each value of the writer's kind is the same value in the reader's kind.
 func takes(r, w protoreflect.Kind) bool {
 	if r == w {
 		return true

@@ -26,7 +26,7 @@ var _ schema.Format = Format{}
 // Name returns schema.Protobuf.
 func (Format) Name() string { return schema.Protobuf }
 
-// main is the name of the schema's file during compilation.
+// main is the name of the schema's file while it is compiled.
 const main = "-schema-.proto"
 
 func parse(s schema.Schema) (protoreflect.FileDescriptor, error) {
@@ -34,7 +34,7 @@ func parse(s schema.Schema) (protoreflect.FileDescriptor, error) {
 	return out, err
 }
 
-// parsed returns the compiled schema and the files that it imports.
+// parsed returns the compiled schema, and the files that it imports.
 func parsed(s schema.Schema) (protoreflect.FileDescriptor, *protoregistry.Files, error) {
 	if err := s.Bounded(); err != nil {
 		return nil, nil, err
@@ -52,8 +52,8 @@ func parsed(s schema.Schema) (protoreflect.FileDescriptor, *protoregistry.Files,
 	return indexed(out[0])
 }
 
-// indexed rebuilds a file so that lookups of fields are fast. The descriptors of protocompile search
-// linearly.
+// indexed returns the same file with descriptors that find fields fast. The descriptors of protocompile
+// search linearly.
 func indexed(f protoreflect.FileDescriptor) (protoreflect.FileDescriptor, *protoregistry.Files, error) {
 	var files protoregistry.Files
 	var add func(f protoreflect.FileDescriptor) (protoreflect.FileDescriptor, error)
@@ -99,8 +99,7 @@ func messageOf(f protoreflect.FileDescriptor, index []int) (protoreflect.Message
 	return nil, fmt.Errorf("the schema has no message at the index %v", index)
 }
 
-// Problems compares the messages that both files have, by name. A message that only writer has is a
-// problem.
+// Problems compares the messages with the same name. A message that only writer has is a problem.
 func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	r, err := parse(reader)
 	if err != nil {
@@ -126,8 +125,8 @@ func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	return c.problems()
 }
 
-// Readable returns the payload as Protobuf JSON. If that cannot represent a value, such as a Timestamp of
-// the year 10000 or an Any of an unknown type, it returns the plain fields.
+// Readable returns the payload as Protobuf JSON. Protobuf JSON cannot represent some values, such as a
+// Timestamp in the year 10000, or an Any of an unknown type. In this case Readable returns the plain fields.
 func (Format) Readable(writer schema.Schema, index []int, data []byte) ([]byte, error) {
 	f, files, err := parsed(writer)
 	if err != nil {
@@ -143,13 +142,13 @@ func (Format) Readable(writer schema.Schema, index []int, data []byte) ([]byte, 
 		return nil, errors.New("the payload does not match its schema")
 	}
 	out, err := protojson.MarshalOptions{UseProtoNames: true, Resolver: types}.Marshal(m)
-	if err != nil { // err may quote the value
+	if err != nil { // not returned, because it may quote the value
 		return json.Marshal(plain(m))
 	}
 	return out, nil
 }
 
-// resolver finds the types of a schema, and Google's types in this program.
+// resolver finds types in a schema, and Google's types in this program.
 type resolver struct{ *dynamicpb.Types }
 
 func (r resolver) FindMessageByURL(url string) (protoreflect.MessageType, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// builtIn reports whether every registry and compiler has the file.
+// builtIn returns true if every registry and compiler has the file.
 func builtIn(path string) bool { return strings.HasPrefix(path, "google/protobuf/") }
 
 func addImports(s *schema.Schema, f protoreflect.FileDescriptor) error {
@@ -41,8 +41,8 @@ func addImports(s *schema.Schema, f protoreflect.FileDescriptor) error {
 	return nil
 }
 
-// printer prints a file as .proto text. It omits everything that does not change the wire format:
-// comments, services and language options.
+// printer prints a file as .proto text. It omits everything that does not change the format of payloads:
+// comments, services and options for languages.
 type printer struct {
 	strings.Builder
 	depth  int

@@ -13,9 +13,9 @@ import (
 	"github.com/skald-go/skald/schema"
 )
 
-// Codec returns a codec for T, a pointer to a generated struct. Its schema is the type's .proto file,
-// without comments and without options that do not change the wire format. Imported files are registered as
-// subjects of their names, except Google's.
+// Codec returns a codec for T, which must be a pointer to a generated struct. The schema is the .proto file
+// of the type, without comments and without options that do not change the format of payloads. Imported
+// files, except Google's, are registered as subjects with their names.
 func Codec[T proto.Message](reg *schema.Registry, o *schema.Options) *schema.Codec {
 	var zero T
 	if reflect.TypeFor[T]().Kind() != reflect.Pointer {
@@ -24,8 +24,8 @@ func Codec[T proto.Message](reg *schema.Registry, o *schema.Options) *schema.Cod
 	return CodecFor[T](reg, zero.ProtoReflect().Type(), o)
 }
 
-// CodecFor returns a codec for T that holds messages of one type, such as *dynamicpb.Message in programs
-// without generated code.
+// CodecFor returns a codec for T with messages of the type of. It is for a T such as *dynamicpb.Message, in
+// programs without generated code.
 func CodecFor[T proto.Message](reg *schema.Registry, of protoreflect.MessageType,
 	o *schema.Options) *schema.Codec {
 	return schema.NewCodec(reg, language[T]{of: of}, o)
@@ -58,7 +58,8 @@ func (l language[T]) Own() (schema.Schema, []int, error) {
 	return s, indexOf(d), err
 }
 
-// indexOf returns the path of a message in its file: the indexes of the enclosing messages, then its own.
+// indexOf returns the index of a message in its file: the positions of the enclosing messages, and then its
+// own.
 func indexOf(d protoreflect.MessageDescriptor) []int {
 	if around, ok := d.Parent().(protoreflect.MessageDescriptor); ok {
 		return append(indexOf(around), d.Index())
@@ -81,11 +82,12 @@ func (l language[T]) Append(dst []byte, v any) ([]byte, error) {
 	if !ok || !m.ProtoReflect().IsValid() || m.ProtoReflect().Descriptor() != l.of.Descriptor() {
 		return nil, fmt.Errorf("the value is a %T or nil, not a %v", v, reflect.TypeFor[T]())
 	}
-	// Equal values must give equal bytes, because repeated payloads are compared.
+	// Deterministic, because Skald compares payloads: equal values must have equal bytes.
 	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, m)
 }
 
-// Plain returns a reader: payloads contain field numbers and kinds, so they need no writer's schema.
+// Plain returns a reader. A Protobuf payload contains field numbers and kinds, so it can be read without its
+// writer's schema.
 func (l language[T]) Plain() (schema.Reader, error) {
 	_, err := l.descriptor()
 	return reader[T]{l.of}, err
