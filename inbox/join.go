@@ -30,7 +30,7 @@ func (in *Inbox[TTx]) leave() {
 
 // openPatiently joins the group. It retries until it succeeds, ctx is done, or a retry cannot help.
 func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
-	say := backoff.NewLogLimit()
+	limit := backoff.NewLogLimit()
 	for attempt := 1; ; attempt++ {
 		err := in.open(ctx)
 		if err == nil || store.Incurable(err) {
@@ -41,7 +41,7 @@ func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 		}
 		in.called(ctx, err)
 		in.report(err)
-		if level := levelOf(err); say.DueAs(level, time.Now()) {
+		if level := levelOf(err); limit.DueAs(level, time.Now()) {
 			in.o.Logger.Log(ctx, level, "inbox: cannot join the group yet; will retry", "consumer", in.group,
 				"error", err)
 		}

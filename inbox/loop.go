@@ -284,8 +284,8 @@ func (l *loop[TTx]) unassign(rs []exec.Result) {
 
 // drain waits until running jobs and calls have ended, or hard is done. It acknowledges finished messages.
 func (l *loop[TTx]) drain(hard context.Context) error {
-	say := time.NewTicker(logWaitsEvery)
-	defer say.Stop()
+	ticker := time.NewTicker(logWaitsEvery)
+	defer ticker.Stop()
 	for late := false; (l.running > 0 || l.looking || l.counting || l.callingStore) && !late; {
 		select {
 		case e := <-l.storeCalls:
@@ -301,7 +301,7 @@ func (l *loop[TTx]) drain(hard context.Context) error {
 			if err := l.collect(hard, rs); err != nil {
 				return err
 			}
-		case <-say.C:
+		case <-ticker.C:
 			l.logWaits("inbox: still stopping")
 		case <-hard.Done():
 			late = true

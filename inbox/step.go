@@ -120,16 +120,16 @@ func (s *Step[TTx, T]) does(e skald.Event[T], opts []DoOption[T]) {
 }
 
 // draftsOf returns a function that builds the drafts for a message if its handler is not called. The drafts
-// depend on the state of the step; say may be nil.
+// depend on the state of the step; build may be nil.
 func draftsOf[T any](e skald.Event[T],
-	say func(skald.Received[T], store.StepState) []skald.Draft) func(context.Context, skald.Message,
+	build func(skald.Received[T], store.StepState) []skald.Draft) func(context.Context, skald.Message,
 	store.StepState) ([]skald.Draft, error) {
 	return func(ctx context.Context, m skald.Message, was store.StepState) ([]skald.Draft, error) {
 		r, err := decode(ctx, e, m)
-		if err != nil || say == nil {
+		if err != nil || build == nil {
 			return nil, err
 		}
-		return say(r, was), nil
+		return build(r, was), nil
 	}
 }
 

@@ -48,9 +48,9 @@ type troubledMessage struct {
 
 // troubledMessages has the messages with a last attempt that did not count. Only one goroutine uses it.
 type troubledMessages struct {
-	log *slog.Logger
-	of  map[store.Identity]*troubledMessage
-	say backoff.LogLimit
+	log   *slog.Logger
+	of    map[store.Identity]*troubledMessage
+	limit backoff.LogLimit
 	// parked limits the log lines about messages that were parked after a temporary failure.
 	parked backoff.LogLimit
 	// later limits the log lines about messages that wait after skald.RetryAfter.
@@ -62,8 +62,8 @@ type troubledMessages struct {
 
 // newTroubledMessages returns an empty list. Log has the name of the consumer.
 func newTroubledMessages(log *slog.Logger) *troubledMessages {
-	return &troubledMessages{log: log, of: map[store.Identity]*troubledMessage{}, say: backoff.NewLogLimit(),
-		parked: backoff.NewLogLimit(), later: backoff.NewLogLimit(), faulty: backoff.NewLogLimit()}
+	return &troubledMessages{log: log, of: map[store.Identity]*troubledMessage{},
+		limit: backoff.NewLogLimit(), parked: backoff.NewLogLimit(), later: backoff.NewLogLimit(), faulty: backoff.NewLogLimit()}
 }
 
 // Note records the result of an attempt, and logs it if it belongs to a lasting failure.
@@ -91,7 +91,7 @@ func (m *troubledMessages) Note(ctx context.Context, r exec.Result, now time.Tim
 		return
 	default:
 		if delete(m.of, id); len(m.of) == 0 {
-			m.say.Over()
+			m.limit.Over()
 		}
 		return
 	}
@@ -112,7 +112,7 @@ func (m *troubledMessages) Note(ctx context.Context, r exec.Result, now time.Tim
 		text = "inbox: a message cannot be parked, for an unknown reason; it is retried, and its key waits"
 	}
 	if unknown && bits.OnesCount(uint(d.Attempts)) == 1 || !unknown && d.Attempts >= lasting &&
-		m.say.Due(now) {
+		m.limit.Due(now) {
 		m.log.WarnContext(ctx, text, "topic", e.Topic, "partition", e.Partition, "position", e.Position,
 			"id", id.ID, "type", e.Type, "attempt", d.Attempts, "since", d.Since, "error", r.Err)
 	}
@@ -192,7 +192,7 @@ type storeWork struct {
 // lastingFailure is a Failing with the state of its log lines.
 type lastingFailure struct {
 	Failing
-	say backoff.LogLimit
+	limit backoff.LogLimit
 }
 
 // newStoreWork returns a storeWork without failures. Log has the name of the consumer.
@@ -207,7 +207,7 @@ func (w *storeWork) Did(ctx context.Context, doing string, err error, outage boo
 	if err == nil {
 		if f != nil {
 			delete(w.of, doing)
-			if f.say.Over() {
+			if f.limit.Over() {
 				w.log.InfoContext(ctx, "inbox: an operation on the store succeeds again", "doing", doing, "since",
 					f.Since)
 			}
@@ -215,12 +215,12 @@ func (w *storeWork) Did(ctx context.Context, doing string, err error, outage boo
 		return
 	}
 	if f == nil {
-		f = &lastingFailure{Failing: Failing{Doing: doing, Since: now}, say: backoff.NewLogLimit()}
+		f = &lastingFailure{Failing: Failing{Doing: doing, Since: now}, limit: backoff.NewLogLimit()}
 		w.of[doing] = f
 	}
 	f.Times++
 	f.Error = vitals.Why(err)
-	if f.Times > 1 && f.say.Due(now) {
+	if f.Times > 1 && f.limit.Due(now) {
 		w.log.WarnContext(ctx, "inbox: an operation on the store fails repeatedly", "doing", doing,
 			"times", f.Times, "since", f.Since, "outage", outage, "error", err)
 	}

@@ -90,7 +90,7 @@ const calm = 5 * time.Second
 // a driver may buffer acknowledgements while the broker is unavailable.
 type brokerOutage struct {
 	log   *slog.Logger
-	say   backoff.LogLimit
+	limit backoff.LogLimit
 	why   error     // the last error; nil if there is no outage
 	last  time.Time // when it came
 	alive bool      // the broker delivered something since
@@ -98,7 +98,7 @@ type brokerOutage struct {
 
 // newOutage returns the state of a broker without an outage.
 func newOutage(log *slog.Logger) *brokerOutage {
-	return &brokerOutage{log: log, say: backoff.NewLogLimit()}
+	return &brokerOutage{log: log, limit: backoff.NewLogLimit()}
 }
 
 // Failed records an error of the broker. It logs the first one, and then at growing intervals.
@@ -112,7 +112,7 @@ func (o *brokerOutage) Failed(now time.Time, why error) {
 	case level == slog.LevelError:
 		what = "inbox: the broker refuses; check settings and rights"
 	}
-	if o.say.DueAs(level, now) {
+	if o.limit.DueAs(level, now) {
 		o.log.Log(context.Background(), level, what, "error", why)
 	}
 }
@@ -125,7 +125,7 @@ func (o *brokerOutage) Over(now time.Time) {
 	if o.why == nil || !o.alive && now.Sub(o.last) < calm {
 		return
 	}
-	if o.why = nil; o.say.Over() {
+	if o.why = nil; o.limit.Over() {
 		o.log.Info("inbox: the broker is back")
 	}
 }

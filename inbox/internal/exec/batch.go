@@ -50,7 +50,7 @@ func (x *Executor[TTx]) runAlone(k store.Kind) {
 			break
 		}
 	}
-	x.o.Logger.Info("inbox: a handler leaves state in its transaction; its messages share none from now on",
+	x.o.Logger.Info("inbox: a handler leaves state in its transaction; its messages share no transaction from now on",
 		"consumer", x.o.Group, "topic", k.Topic, "type", k.Type, "error", store.ErrUnshared)
 }
 

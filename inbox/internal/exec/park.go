@@ -83,7 +83,7 @@ func (x *Executor[TTx]) park(ctx context.Context, e *partition.Entry, end rollba
 }
 
 // ErrKeyFull is the failure of a dead letter of the kind key_full.
-var ErrKeyFull = errors.New("inbox: no more may be parked of its key (Options.Limits.KeyRows, KeyBytes): " +
+var ErrKeyFull = errors.New("inbox: no more messages of its key may be parked (Options.Limits.KeyRows, KeyBytes): " +
 	"repair the first message of the key, then redrive this letter")
 
 // refused ends an attempt after the store refused effect because of a guard. Either another process finished

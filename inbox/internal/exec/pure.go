@@ -22,7 +22,7 @@ const pureTime = 5 * time.Second
 
 // pureCall identifies a call of a function for a message.
 type pureCall struct {
-	what string
+	name string
 	id   store.Identity
 }
 
@@ -33,16 +33,16 @@ type pureCalls struct {
 	now map[pureCall]bool
 }
 
-// pure calls a user's function without a context; what is the name of the function. If the function takes
+// pure calls a user's function without a context. Errors contain its name. If the function takes
 // longer than pureTime, pure returns an error, and the function continues in its goroutine. The caller must
 // then not use the variables that the function writes. Until the function returns, pure does not call it
 // again for the same message.
-func (x *Executor[TTx]) pure(e *partition.Entry, what string, f func() error) error {
-	c := pureCall{what, e.Identity()}
+func (x *Executor[TTx]) pure(e *partition.Entry, name string, f func() error) error {
+	c := pureCall{name, e.Identity()}
 	if x.unreturned.has(c) {
-		return fmt.Errorf("%w: %s still runs since an earlier attempt", errNoReturn, what)
+		return fmt.Errorf("%w: %s still runs since an earlier attempt", errNoReturn, name)
 	}
-	pending, err := x.pureOnce(what, f)
+	pending, err := x.pureOnce(name, f)
 	if pending != nil {
 		x.unreturned.add(c, pending)
 	}
@@ -51,7 +51,7 @@ func (x *Executor[TTx]) pure(e *partition.Entry, what string, f func() error) er
 
 // pureOnce calls f like pure, but without the check for earlier calls. If f does not return in time, pending
 // receives its result later.
-func (x *Executor[TTx]) pureOnce(what string, f func() error) (pending <-chan error, err error) {
+func (x *Executor[TTx]) pureOnce(name string, f func() error) (pending <-chan error, err error) {
 	most := min(pureTime, x.o.Handle)
 	done := failure.Start(f)
 	timer := time.NewTimer(most)
@@ -60,7 +60,7 @@ func (x *Executor[TTx]) pureOnce(what string, f func() error) (pending <-chan er
 	case err := <-done:
 		return nil, err
 	case <-timer.C:
-		return done, fmt.Errorf("%w: %s (%v)", errNoReturn, what, most)
+		return done, fmt.Errorf("%w: %s (%v)", errNoReturn, name, most)
 	}
 }
 
