@@ -63,7 +63,8 @@ type troubledMessages struct {
 // newTroubledMessages returns an empty list. Log has the name of the consumer.
 func newTroubledMessages(log *slog.Logger) *troubledMessages {
 	return &troubledMessages{log: log, of: map[store.Identity]*troubledMessage{},
-		limit: backoff.NewLogLimit(), parked: backoff.NewLogLimit(), later: backoff.NewLogLimit(), faulty: backoff.NewLogLimit()}
+		limit: backoff.NewLogLimit(), parked: backoff.NewLogLimit(), later: backoff.NewLogLimit(),
+		faulty: backoff.NewLogLimit()}
 }
 
 // Note records the result of an attempt, and logs it if it belongs to a lasting failure.
