@@ -21,7 +21,7 @@ const (
 	Queue                              // park it behind other messages of its key
 	CompareParked                      // compare it with the parked message or dead letter of its identity
 	Quarantine                         // put it into quarantine
-	Repeat                             // it is a duplicate: publish its answer again if Identity.Repeat selects it
+	Repeat                             // it is a duplicate: publish its answer again if Repeat selects it
 	// DecideByStep decides again by the step alone, because the writer of the mark may not have changed the
 	// step.
 	DecideByStep

@@ -39,7 +39,8 @@ func (x *Executor[TTx]) guardSuspect(ctx context.Context, e *partition.Entry) (r
 // countCrash counts a crash of this message in advance, in the store. A finished attempt removes it. The
 // ending is Handled if the store has the crash.
 func (x *Executor[TTx]) countCrash(ctx context.Context, e *partition.Entry, k *store.Park) Result {
-	k.CrashCount, k.Claims, k.Session = k.CrashCount+1, e.Parked.Claims, e.Parked.Session // the claim continues
+	// The effect does not end the claim.
+	k.CrashCount, k.Claims, k.Session = k.CrashCount+1, e.Parked.Claims, e.Parked.Session
 	k.Due = x.Lease(MaxWaitClaimed)
 	return x.park(ctx, e, x.db.Apply, store.Effect{Park: k}, Result{Entry: e, What: decide.Handled})
 }

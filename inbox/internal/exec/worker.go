@@ -165,7 +165,8 @@ func runLimited[TTx, T any](ctx context.Context, x *Executor[TTx], es []*partiti
 // runInWorker runs f like failure.Run, but in the goroutine of ctx's worker. It starts another goroutine if
 // ctx has no worker, or if a function already runs in that goroutine. It returns false if f runs for longer
 // than most.
-func runInWorker[TTx any](ctx context.Context, most time.Duration, f func() error) (returned bool, err error) {
+func runInWorker[TTx any](ctx context.Context, most time.Duration,
+	f func() error) (returned bool, err error) {
 	late := time.NewTimer(most)
 	defer late.Stop()
 	d, _ := ctx.Value(workerKey{}).(*Worker[TTx])

@@ -38,7 +38,7 @@ type Partition struct {
 	Server     string // the run of the database server when the partition was opened
 	Session    string // the session of this process when the partition was opened
 	Checkpoint *store.Checkpoint
-	Trying     []string          // stamps of later checkpoints that the store may have stored without an answer
+	Trying     []string          // stamps of later checkpoints that may be stored, without an answer
 	Was        *store.Checkpoint // while the partition is not open: the last owner's checkpoint
 	Foreign    bool              // the last owner did not leave the partition cleanly
 	Since      time.Time         // when the broker assigned the partition
