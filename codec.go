@@ -16,16 +16,17 @@ import (
 	"github.com/skald-go/skald/internal/fingerprint"
 )
 
-// JSON is the codec of drafts and events that name none.
+// JSON is the default codec of drafts and events.
 type JSON struct {
-	// Strict refuses members that the struct has no field for. Default: they are ignored, so that a writer
-	// may add some.
+	// Strict makes Decode refuse members without a field in the struct. By default Decode ignores them, so
+	// that a writer may add members.
 	Strict bool
 }
 
 var _ Codec = JSON{}
 
-// Encode writes v as JSON. A string in v that is not UTF-8 is an error: JSON cannot hold it.
+// Encode encodes v as JSON. It returns an error if a string in v is not UTF-8, because JSON cannot represent
+// it.
 func (JSON) Encode(_ context.Context, m *Message, v any) error {
 	data, err := json.Marshal(v)
 	texts := fingerprint.Texts{Tag: "json", Own: marshals}
@@ -39,10 +40,12 @@ func (JSON) Encode(_ context.Context, m *Message, v any) error {
 	return nil
 }
 
-// Decode reads JSON into v. A string that is not UTF-8, or has half of a surrogate pair, is an error:
-// encoding/json would change it. So is null, unless v points to a pointer, a map, a slice or an interface, or
-// is a json.Unmarshaler: it would leave v as it is. If v is a struct and has no field for any member of the
-// object, that is an error, too: v would stay empty, so the two sides mean different types.
+// Decode decodes JSON into v. It returns an error in these cases, in which encoding/json would not:
+//   - A string is not UTF-8, or has half of a surrogate pair. encoding/json would change the string.
+//   - The payload is null, and v does not point to a pointer, a map, a slice or an interface, and is no
+//     json.Unmarshaler. encoding/json would leave v unchanged.
+//   - v points to a struct without a field for any member of the object. The struct would stay empty:
+//     probably the writer and the reader use different types.
 func (c JSON) Decode(_ context.Context, m Message, v any) error {
 	if err := c.unmarshal(m.Data, v); err != nil {
 		return fmt.Errorf("decode %s as JSON: %w", typeAndID(&m), &jsonError{err})
@@ -54,7 +57,8 @@ func (c JSON) Decode(_ context.Context, m Message, v any) error {
 	return nil
 }
 
-// typeAndID names m in an error. A result has neither, and a foreign message may lack one.
+// typeAndID names m in an error. The result of a saga step has no type and no ID, and a message of another
+// publisher may lack one of them.
 func typeAndID(m *Message) string {
 	if text := strings.TrimSpace(m.Type + " " + m.ID); text != "" {
 		return text
@@ -83,7 +87,7 @@ func (c JSON) unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// marshals reports whether values of t encode themselves. They may have U+FFFD as an escape, too.
+// marshals reports whether values of t encode themselves. Their JSON may contain U+FFFD on purpose.
 func marshals(t reflect.Type) bool {
 	return t.Implements(reflect.TypeFor[json.Marshaler]()) ||
 		t.Implements(reflect.TypeFor[encoding.TextMarshaler]())
@@ -95,16 +99,16 @@ var errNull = errors.New("the payload is null, which its type cannot hold: send 
 
 var errTrailing = errors.New("something follows the value")
 
-// unknownField is how encoding/json begins to say that a struct has no field of a name.
+// unknownField is the begin of the error of encoding/json for a member without a field.
 const unknownField = "json: unknown field "
 
-// strange tells of an object with members, and a struct that is as empty as before, whether the struct has a
-// field for none of them. It asks encoding/json itself, one member at a time, and only of a struct that was
-// left empty, which costs others nothing.
+// strange returns true and the members if data is an object, and the struct that v points to has no field for
+// any member. It lets encoding/json check one member at a time. It does so only if decoding left the struct
+// empty, so other payloads cost nothing.
 func strange(data []byte, v any) (members []string, none bool) {
 	to := reflect.ValueOf(v)
 	for to.Kind() == reflect.Pointer && !to.IsNil() && to.Elem().Kind() == reflect.Pointer {
-		// an Event of pointers
+		// v is a pointer to a pointer for an Event of pointers.
 		to = to.Elem()
 	}
 	if to.Kind() != reflect.Pointer || to.IsNil() || !fillable(to.Elem().Type()) || !to.Elem().IsZero() {
@@ -118,7 +122,7 @@ func strange(data []byte, v any) (members []string, none bool) {
 		return nil, false
 	}
 	for name := range object {
-		one, _ := json.Marshal(map[string]any{name: nil}) // of a text it cannot fail
+		one, _ := json.Marshal(map[string]any{name: nil}) // cannot fail for a text
 		d := json.NewDecoder(bytes.NewReader(one))
 		d.DisallowUnknownFields()
 		if err := d.Decode(reflect.New(to.Elem().Type()).Interface()); err == nil ||
@@ -129,14 +133,14 @@ func strange(data []byte, v any) (members []string, none bool) {
 	return slices.Sorted(maps.Keys(object)), true
 }
 
-// fillable tells of a struct that has a field which JSON may fill. One without asks for nothing, whatever was
-// sent.
+// fillable reports whether t is a struct with exported fields. A struct without such fields accepts any
+// object.
 func fillable(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct &&
 		slices.ContainsFunc(reflect.VisibleFields(t), reflect.StructField.IsExported)
 }
 
-// named lists a few names, each cut short.
+// named lists at most five names, each with at most 40 characters.
 func named(names []string) string {
 	const most = 5
 	var out []string
@@ -149,8 +153,8 @@ func named(names []string) string {
 	return strings.Join(out, ", ")
 }
 
-// A jsonError tells why a payload is not what it should be, without what stands in it: errors are logged, and
-// read by more people than payloads are.
+// jsonError is the reason why a payload cannot be decoded. Its text does not quote values of the payload,
+// because more people may read logs than payloads.
 type jsonError struct{ err error }
 
 func (e *jsonError) Error() string {
@@ -170,9 +174,9 @@ func (e *jsonError) Error() string {
 		return fmt.Sprintf("there is no field for the member %.80s",
 			strings.TrimPrefix(e.err.Error(), unknownField))
 	case errors.As(e.err, &syntax):
-		return fmt.Sprintf("%v (at byte %d)", syntax, syntax.Offset) // which quotes a letter at most
+		return fmt.Sprintf("%v (at byte %d)", syntax, syntax.Offset) // quotes at most one character
 	}
-	// *time.ParseError, say, quotes all of it
+	// Other errors, such as *time.ParseError, quote the whole value.
 	return fmt.Sprintf("a value that its own type refuses with a %T", e.err)
 }
 

@@ -1,19 +1,19 @@
 package skald
 
-// Finding is one thing that was looked at, and how it stands: skald doctor prints them.
+// Finding is the result of one check of a database, a broker or a setting. skald doctor prints findings.
 type Finding struct {
-	Name     string // of what was looked at: "synchronous_commit". It is stable
+	Name     string // the name of the check, such as "synchronous_commit"; stable across versions
 	Grade    Grade
-	Observed string // what was seen, in figures
-	Remedy   string // what to type or to change; "" where there is nothing to be done
+	Observed string // the observed values
+	Remedy   string // the command to run or the setting to change; "" if nothing needs to change
 }
 
-// Grade is how well something stands.
+// Grade is the result of a check.
 type Grade string
 
-// Grades.
+// Values of Grade.
 const (
 	Fine     Grade = "ok"
-	Doubtful Grade = "warning" // it works, and somebody should look
-	Failed   Grade = "failed"  // a promise or the operation is at stake
+	Doubtful Grade = "warning" // it works, but an operator should look at it
+	Failed   Grade = "failed"  // a guarantee of Skald or the operation is at risk
 )

@@ -12,53 +12,55 @@ import (
 	"syscall"
 )
 
-// Runner works until ctx is done. Then it takes no more work, finishes the work in progress (bounded by its
-// own Drain option), releases its leases and returns nil. It waits for outages of database and broker to end,
-// and returns an error only if waiting cannot help: a table or a right is missing.
+// Runner works until ctx is done. Then Run begins no more work, finishes the work in progress (the Drain
+// option of each Runner limits this), releases its leases and returns nil. During an outage of the database
+// or the broker, Run waits. It returns an error only if waiting cannot help, for example if a table or a
+// right is missing.
 type Runner interface {
 	Run(ctx context.Context) error
 }
 
-// Stepper does one turn of the work of a Runner, by the same code, and never waits for more to arrive.
-// Tests and explorers call it. The result busy reports whether there was work.
+// Stepper does one round of the work of a Runner, with the same code, and does not wait for more work. Tests
+// call it. busy reports whether there was work.
 type Stepper interface {
 	Step(ctx context.Context) (busy bool, err error)
 }
 
-// Part describes itself to Run and to health pages. Inboxes, engines, relays and health.Server are Parts.
+// Part is a Runner that reports its status. Run and package health use the status. Inboxes, engines, relays
+// and health.Server are Parts.
 type Part interface {
 	Runner
 	Status() Status
 }
 
-// Status describes a Part and its state. Package health serves the state to probes.
+// Status is the status of a Part. Package health serves it to probes.
 type Status struct {
-	Name  string // for errors and health pages, for example "consumer stock"
-	Stage Stage  // of the shutdown
+	Name  string // the name for errors and health pages, such as "consumer stock"
+	Stage Stage  // the stage of the shutdown in which Run stops the Part
 
-	Live  bool   // false only after Run has ended: restart the process
-	Ready bool   // database and broker answer
+	Live  bool   // false only after Run of the Part has returned: then restart the process
+	Ready bool   // true if the database and the broker answer
 	Why   string // the reason if Live or Ready is false, in one line
 }
 
-// Stage is the place of a Part in the order of shutdown. Run stops a stage after all Parts of earlier stages
-// have ended.
+// Stage is a stage of the shutdown. Run stops the Parts of a stage after all Parts of earlier stages have
+// ended.
 type Stage int
 
-// The stages of a shutdown, in order.
+// Values of Stage, in the order of the shutdown.
 const (
 	Handling   Stage = iota // inboxes, engines, and each Runner that is no Part
-	Publishing              // relays publish the last messages of the handlers
-	Serving                 // HTTP servers answer probes until everything else has ended
+	Publishing              // relays: they publish the last messages of the handlers
+	Serving                 // HTTP servers: they answer probes until all other Parts have ended
 	stages
 )
 
-// Run runs all of rs until ctx is done or one of them fails. Then it stops the others in the order of their
-// stages, waits for them and returns their errors, joined. The error of a Part begins with its
-// name.
+// Run runs all of rs until ctx is done or one of them returns an error. Then it stops the others in the
+// order of their stages, waits for them, and returns all errors joined. The error of a Part begins with the
+// name of the Part.
 //
-// At the beginning of the shutdown Run calls the method Stopping of each Runner that has one. A health.Server
-// is then no longer ready, but still answers.
+// At the beginning of the shutdown, Run calls the method Stopping of each Runner that has this method. A
+// health.Server is then no longer ready, but still answers.
 func Run(ctx context.Context, rs ...Runner) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -104,15 +106,16 @@ func Run(ctx context.Context, rs ...Runner) error {
 	return errors.Join(errs...)
 }
 
-// RunUntilSignal calls Run and stops on SIGINT or SIGTERM. A second signal ends the process at once, without
-// waiting for work in progress; a crash loses nothing either. It logs the signal to slog.Default.
+// RunUntilSignal calls Run and stops at SIGINT or SIGTERM. A second signal ends the process at once, without
+// waiting for work in progress. That is as safe as a crash: no message is lost. RunUntilSignal logs the
+// signal to slog.Default.
 func RunUntilSignal(ctx context.Context, rs ...Runner) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	logged := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() {
 		defer close(logged)
-		stop() // restores the default, by which a signal ends the process
+		stop() // restore the default: a signal ends the process
 		slog.InfoContext(ctx, "skald: stopping; a second signal ends the process at once", "cause",
 			context.Cause(ctx))
 	})
@@ -130,7 +133,7 @@ func stageOf(r Runner) Stage {
 	return Handling
 }
 
-// withName returns err with the name of its Part in front, unless the error begins with it.
+// withName adds the name of a Part to its error, unless the error begins with this name.
 func withName(r Runner, err error) error {
 	p, ok := r.(Part)
 	if !ok {

@@ -1,11 +1,11 @@
-// Package skald holds the words that every station shares: what travels (Message), what is about to be
-// said (Draft), how both sides of a topic declare it once (Event), and the verdicts a handler can return
-// (Reject, RetryAfter).
+// Package skald has the types that all packages of Skald share: messages (Message, Draft, Event), the errors
+// that a handler can return (Reject, RetryAfter, Permanent, Outage and others), and Run, which runs the parts
+// of a service.
 //
 //	your tx ─► outbox ─► relay ─► broker ─► inbox ─► handler's tx ─► outbox ─► …
-//	           (row)    (cursor)  (seam)   (seen?)   (your rows + seen mark + outbox rows: ONE commit)
+//	           (row)    (cursor)           (mark?)   (your rows + mark + outbox rows: ONE commit)
 //
-// It imports nothing else of Skald. docs/dev/path.md walks one message along the picture, file by file.
+// docs/dev/path.md follows one message along this picture, file by file.
 package skald
 
 import (
@@ -13,79 +13,84 @@ import (
 	"time"
 )
 
-// Message is what travelled: complete, encoded, plain data. The attributes are those of CloudEvents 1.0
-// (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md) under Go names.
+// Message is a message with its encoded payload. Its fields are the attributes of CloudEvents 1.0
+// (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md) with Go names.
 type Message struct {
-	// ID is, with Source, the identity forever. Skald makes UUIDs of version 7. Those of other publishers are
-	// any text.
+	// ID and Source are the identity of the message: two messages with the same identity are duplicates.
+	// Skald creates UUIDs of version 7. IDs of other publishers may be any text.
 	ID     string
-	Source string // who says it; set once per database by `skald migrate --source`
-	Type   string // what kind of event, "order.placed"; at most 255 bytes
-	Topic  string // where it travels, [A-Za-z0-9._-]{1,249}
+	Source string // names the database of the publisher; `skald migrate --source` sets it
+	Type   string // the type of the event, such as "order.placed"; at most 255 bytes
+	Topic  string // the topic at the broker, [A-Za-z0-9._-]{1,249}
 
-	// Key decides order: messages of one topic with equal keys are handled in the order in which they were
-	// committed. Any bytes, at most 1 KiB. Nil promises no order; an empty key is a key.
+	// Key determines the order: messages of one topic with equal keys are handled in the order of their
+	// commits. Key may have any bytes, at most 1 KiB. A message with a nil Key has no guaranteed order. An
+	// empty Key is a key like any other.
 	Key []byte
 
-	Time        time.Time // when it was written, by the writer's clock; never used for order
+	Time        time.Time // the time of the write, by the clock of the writer; not used for order
 	Subject     string    // optional CloudEvents subject
-	ContentType string    // of Data, "application/json"
-	Schema      string    // optional dataschema
+	ContentType string    // the content type of Data, such as "application/json"
+	Schema      string    // optional CloudEvents dataschema
 
-	CorrelationID string // the first message of the whole process; empty on foreign messages
-	CausationID   string // the message whose handler said this one
+	CorrelationID string // the ID of the first message of the process; empty in messages of other publishers
+	CausationID   string // the ID of the message that caused this one: its handler wrote this message
 	TraceParent   string // W3C trace context
 
-	// Sequence is the row's place in its outbox, 20 digits, so that a consumer can see an inversion.
-	// Set by the relay; empty on foreign messages.
+	// Sequence is the position of the row in its outbox, with 20 digits. A consumer can detect messages in
+	// the wrong order with it. The relay sets it. It is empty in messages of other publishers.
 	Sequence string
 
-	// Headers are what else came along, in order, repeats and all. Names are at most 128 bytes; together
-	// with their values they take at most 16 KiB. Attributes that Skald does not know are kept here under
-	// the name that they had on the wire.
+	// Headers has further headers in order, including repeated names. A name has at most 128 bytes. All names
+	// and values together have at most 16 KiB. Attributes that Skald does not know are headers with their
+	// original names.
 	Headers []Header
 
-	Data []byte // the payload, at most 900 KiB. Nil is a tombstone, which differs from empty
+	Data []byte // the payload, at most 900 KiB; nil means a tombstone, which differs from an empty payload
 }
 
-// Header is one name and its bytes.
+// Header is one header of a message.
 type Header struct {
 	Name  string
 	Value []byte
 }
 
-// Draft is a message that has no time and no bytes yet. outbox.Write completes it.
+// Draft is a message before it is written. outbox.Write encodes Value, and adds the ID, the time and the
+// cause.
 type Draft struct {
-	// ID is for a message that outbox.Write writes once, however often its transaction is repeated: a UUID in
-	// text form, of version 7 from uuid.NewV7 or the like. Default: a new UUID of version 7.
+	// ID makes a write idempotent: if outbox.Write is called again with the same ID, for example because the
+	// caller repeats its transaction, it writes the message only once. ID is a UUID of version 7 in text
+	// form. If it is empty, outbox.Write creates a new ID.
 	ID          string
 	Topic, Type string
-	Key         []byte // nil: no order promised
+	Key         []byte // see Message.Key
 	Subject     string
 	Headers     []Header
 	Value       any
-	Codec       Codec // nil: JSON
+	Codec       Codec // nil means JSON
 }
 
-// Codec turns a value into the bytes of a message and back.
+// Codec encodes a value as the payload of a message, and decodes it.
 type Codec interface {
-	// Encode sets Data and ContentType, and Schema if it has one. It may ask a registry: hence the context.
+	// Encode sets Data and ContentType of m, and Schema if the payload has a schema. It may call a schema
+	// registry.
 	Encode(ctx context.Context, m *Message, v any) error
 	// Decode fills v, a pointer, from m.Data.
 	Decode(ctx context.Context, m Message, v any) error
 }
 
-// Event is declared once and shared by both sides of a topic:
+// Event declares the topic, the type and the payload of an event. Writers and handlers share one declaration:
 //
 //	var OrderPlaced = skald.Event[Order]{Topic: "orders", Type: "order.placed"}
 //
-// The writer says OrderPlaced.New(order.ID, order); a typed handler gets a Received[Order].
+// A writer calls OrderPlaced.New(order.ID, order). A typed handler receives a Received[Order].
 type Event[T any] struct {
 	Topic, Type string
-	Codec       Codec // nil: JSON
+	Codec       Codec // nil means JSON
 }
 
-// New is a draft of e about v. Events with equal keys keep their order; an empty key promises none.
+// New returns a draft of the event e with the payload v. Events with equal keys are handled in the order of
+// their commits. With an empty key the draft has no key, and no guaranteed order.
 func (e Event[T]) New(key string, v T) Draft {
 	d := Draft{Topic: e.Topic, Type: e.Type, Value: v, Codec: e.Codec}
 	if key != "" {
@@ -94,10 +99,10 @@ func (e Event[T]) New(key string, v T) Draft {
 	return d
 }
 
-// Declared is what e says, for whoever asks events of any type.
+// Declared returns the fields of e. Code that handles events of any payload type uses this method.
 func (e Event[T]) Declared() (topic, typ string, codec Codec) { return e.Topic, e.Type, e.Codec }
 
-// Decode reads the payload of m as e declares it. Tombstones (nil Data) give the zero value.
+// Decode decodes the payload of m with the codec of e. For a tombstone (nil Data), Value is the zero value.
 func (e Event[T]) Decode(ctx context.Context, m Message) (Received[T], error) {
 	r := Received[T]{Message: m}
 	if m.Data == nil {
@@ -106,7 +111,7 @@ func (e Event[T]) Decode(ctx context.Context, m Message) (Received[T], error) {
 	return r, codecOr(e.Codec).Decode(ctx, m, &r.Value)
 }
 
-// Received is what a typed handler gets: the message and its decoded payload.
+// Received is a message with its decoded payload. Typed handlers receive it.
 type Received[T any] struct {
 	Message
 	Value T

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// RejectedError is the error of Reject. Skald finds it through any wrapping.
+// RejectedError is the error of Reject. Skald finds it with errors.As, so a handler may wrap it.
 type RejectedError struct {
 	Err     error
 	Publish []Draft
@@ -16,14 +16,15 @@ type RejectedError struct {
 func (e *RejectedError) Error() string { return fmt.Sprintf("rejected: %v", e.Err) }
 func (e *RejectedError) Unwrap() error { return e.Err }
 
-// ErrNoReason is the error that Reject returns without a reason. It is an ordinary failure.
+// ErrNoReason is the error that Reject returns without a reason. Skald treats it as an ordinary failure.
 var ErrNoReason = errors.New("skald.Reject(nil): give the reason, it is stored and answered to each repeat")
 
-// Reject returns an error by which a handler refuses its message for good. Skald rolls the handler's rows
-// back, stores the refusal under the message's identity, publishes say, and does not retry. A repeat gets
-// the same answer. The text of err is the stored reason. If err is nil, Reject returns ErrNoReason. If the
-// Error method of err panics, as that of a nil pointer can, Reject returns an ordinary failure that names
-// its type.
+// Reject returns an error with which a handler finally refuses its message. Skald rolls back the transaction
+// of the handler, stores the refusal under the identity of the message, publishes say, and does not retry. A
+// duplicate gets the same answer. The text of err is stored as the reason.
+//
+// If err is nil, Reject returns ErrNoReason. If the Error method of err panics, as that of a nil pointer may,
+// Reject returns an ordinary error with the type of err.
 func Reject(err error, say ...Draft) error {
 	if err == nil {
 		return ErrNoReason
@@ -45,7 +46,7 @@ func readable(err error) (bad error) {
 	return nil
 }
 
-// given returns err, or an error that names the missing reason.
+// given returns err, or errNotGiven if err is nil.
 func given(err error) error {
 	if err == nil {
 		return errNotGiven
@@ -55,7 +56,7 @@ func given(err error) error {
 
 var errNotGiven = errors.New("no reason was given: pass an error")
 
-// LaterError is the error of RetryAfter. Skald finds it through any wrapping.
+// LaterError is the error of RetryAfter. Skald finds it with errors.As, so a handler may wrap it.
 type LaterError struct {
 	After time.Duration
 	Err   error
@@ -64,61 +65,64 @@ type LaterError struct {
 func (e *LaterError) Error() string { return fmt.Sprintf("not before %v: %v", e.After, e.Err) }
 func (e *LaterError) Unwrap() error { return e.Err }
 
-// RetryAfter returns an error by which a handler asks for a retry after d. Skald rolls the handler's rows
-// back. The message waits, with the later messages of its key. It is not a failed attempt. The least wait
-// is Retry.InitialInterval of an inbox, 100 ms by default, and 100 ms in a saga. The text of err is stored
-// with the message.
+// RetryAfter returns an error with which a handler requests a retry after d. Skald rolls back the
+// transaction of the handler. The message waits, and so do later messages of its key. The attempt does not
+// count as failed. The minimum wait is Retry.InitialInterval of an inbox (100 ms by default), and 100 ms in
+// a saga. The text of err is stored with the message.
 func RetryAfter(d time.Duration, err error) error { return &LaterError{After: d, Err: given(err)} }
 
-// RetryNowError is the error of RetryNow. Skald finds it through any wrapping.
+// RetryNowError is the error of RetryNow. Skald finds it with errors.As, so a handler may wrap it.
 type RetryNowError struct{ Err error }
 
 func (e *RetryNowError) Error() string { return fmt.Sprintf("overtaken: %v", e.Err) }
 func (e *RetryNowError) Unwrap() error { return e.Err }
 
-// RetryNow returns an error by which a handler asks for a retry at once, because a row that it read has
-// changed before its write. Skald rolls the handler's rows back and runs it again, 16 times at most. After
-// that the error is an ordinary failure.
+// RetryNow returns an error with which a handler requests an immediate retry, because a row that it read has
+// changed before its write. Skald rolls back the transaction and runs the handler again, at most 16 times.
+// After that, Skald treats the error as an ordinary failure.
 func RetryNow(err error) error { return &RetryNowError{Err: given(err)} }
 
-// PermanentError is the error of Permanent. Skald finds it through any wrapping.
+// PermanentError is the error of Permanent. Skald finds it with errors.As, so a handler may wrap it.
 type PermanentError struct{ Err error }
 
 func (e *PermanentError) Error() string { return fmt.Sprintf("permanent: %v", e.Err) }
 func (e *PermanentError) Unwrap() error { return e.Err }
 
-// Permanent returns an error by which a handler gives a message up, because no retry can help. Skald rolls
-// the handler's rows back, and the message becomes a dead letter at once. Use Reject instead if the refusal
-// is a regular answer that others expect.
+// Permanent returns an error with which a handler reports that no retry can help. Skald rolls back the
+// transaction of the handler, and the message becomes a dead letter at once. Use Reject instead if the
+// refusal is a regular answer that other services expect.
 func Permanent(err error) error { return &PermanentError{Err: given(err)} }
 
-// VersionError is the error of UnknownVersion. Skald finds it through any wrapping.
+// VersionError is the error of UnknownVersion. Skald finds it with errors.As, so a handler may wrap it.
 type VersionError struct{ Err error }
 
 func (e *VersionError) Error() string { return fmt.Sprintf("unknown version: %v", e.Err) }
 func (e *VersionError) Unwrap() error { return e.Err }
 
-// UnknownVersion returns an error by which a codec or a handler leaves a message to another build. Skald
-// parks the message, without a failed attempt, until a build handles it.
+// UnknownVersion returns an error with which a codec or a handler leaves a message to another build of the
+// service. Skald parks the message until a build handles it. The attempt does not count as failed.
 func UnknownVersion(err error) error { return &VersionError{Err: given(err)} }
 
-// OutageError is the error of Outage. Skald finds it through any wrapping.
+// OutageError is the error of Outage. Skald finds it with errors.As, so a handler may wrap it.
 type OutageError struct{ Err error }
 
 func (e *OutageError) Error() string { return fmt.Sprintf("outage: %v", e.Err) }
 func (e *OutageError) Unwrap() error { return e.Err }
 
-// Outage returns an error by which a handler, a codec or a call reports that a service does not answer.
-// Skald rolls the rows back and retries with growing waits of up to 30 s. For the first 10 min
-// (inbox.Retry.OutageRetryTime) it charges no attempt. Messages of the same key wait; all others go on. After
-// three attempts the message is parked and listed in inbox.Health.Stuck. Without Outage, an error of
-// another service is charged like any other. Skald detects an outage of the lent transaction by itself.
+// Outage returns an error with which a handler, a codec or a call reports that another service does not
+// answer. Skald rolls back the transaction, and retries at growing intervals of up to 30 s. In the first 10
+// min (inbox.Retry.OutageRetryTime), these attempts do not count as failed. Messages of the same key wait;
+// other messages go on. After three attempts Skald parks the message, and inbox.Health.Stuck lists it.
+//
+// Without Outage, an error of another service counts as a failed attempt. Skald itself detects an outage of
+// the database of the handler's transaction.
 func Outage(err error) error { return &OutageError{Err: given(err)} }
 
 type causeKey struct{}
 
-// WithCause returns a context for messages that m causes. They get m's correlation id, m's id as causation,
-// and m's trace. The inbox calls it for handlers. A write with another context lacks only these fields.
+// WithCause returns a context for messages that m causes. A message that is written with this context gets
+// the correlation ID of m, the ID of m as its causation ID, and the trace of m. The inbox calls WithCause
+// for handlers. A message that is written with another context lacks only these fields.
 func WithCause(ctx context.Context, m Message) context.Context {
 	return context.WithValue(ctx, causeKey{}, m)
 }
