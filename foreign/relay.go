@@ -55,7 +55,8 @@ func (r *Relay) compiles(ctx context.Context, text *statements) error {
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(ctx, text.bound); err != nil { // limits the wait for table locks of the statements below
+	// Limit the time for which a paused process keeps the locks of the statements below.
+	if _, err := tx.ExecContext(ctx, text.bound); err != nil {
 		return fmt.Errorf("bound the transaction: %w", err)
 	}
 	for _, one := range []string{text.peek, text.page, text.payloads, text.mark} {
@@ -195,7 +196,7 @@ func (r *Relay) pause(began, active time.Time) time.Duration {
 	if due := r.deferred.next(); !due.IsZero() {
 		wait = min(wait, max(due.Sub(now), 5*time.Millisecond))
 	}
-	return max(wait, min(10*now.Sub(began), time.Minute)) // because without an index a poll reads the whole table
+	return max(wait, min(10*now.Sub(began), time.Minute)) // a poll without an index reads the whole table
 }
 
 func (r *Relay) rest(ctx context.Context, wait time.Duration) {

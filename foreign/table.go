@@ -31,7 +31,7 @@ type Table struct {
 	// Payload is the column with the data. The relay publishes a bytea unchanged, and other types as text.
 	// NULL becomes a message without data (a tombstone).
 	Payload     string `json:"payload"`
-	ContentType string `json:"content_type,omitempty"` // no template. Default "application/json"; "" for a bytea
+	ContentType string `json:"content_type,omitempty"` // default "application/json"; none for a bytea
 
 	// Time is the column with the time of the message, a timestamp or timestamptz. It does not affect the
 	// order.

@@ -155,7 +155,7 @@ func (k *Locker) try(ctx context.Context, l *Lease) error {
 	if err == nil {
 		k.hold(ctx, l, asked.add(k.o.TTL))
 	} else if len(had) > 0 {
-		_ = k.giveBack(context.WithoutCancel(ctx), had, l.token) // if this fails, it is retried, or the keys expire
+		_ = k.giveBack(context.WithoutCancel(ctx), had, l.token) // after a failure it is retried, or expires
 	}
 	return err
 }

@@ -154,7 +154,7 @@ func (s *shard) beginReplay() {
 	open := s.Cursor.Tip != "" && s.Cursor.Tip != s.Cursor.Base
 	switch {
 	case len(o.Recreated) == 0:
-	case o.Until != "" && (s.Cursor.Base != "" || s.Cursor.Tip != o.Until): // skald recover has moved the cursor
+	case o.Until != "" && (s.Cursor.Base != "" || s.Cursor.Tip != o.Until): // an operator has moved it
 		o.Until, s.originChanged = "", true
 		s.beginReplay()
 	case o.Until != "" && again:

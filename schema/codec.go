@@ -14,7 +14,7 @@ import (
 
 // Options configures a Codec. The zero value works.
 type Options struct {
-	Subject string // the subject in the registry. Default: topic and type, such as "payments-payment.processed"
+	Subject string // in the registry. Default: topic and type, such as "payments-payment.processed"
 	Place   Place  // where Encode writes the id of the schema. Default InHeader
 }
 

@@ -63,7 +63,7 @@ func testHeldBack(t *testing.T, s *suite) {
 		later = append(later, b.Publish(t.Context(), numbered(topic, "k", 3+i, 4+i)))
 	}
 	for i := range later {
-		call := later[len(later)-1-i] // in reverse order, because no answer may depend on Wait of an earlier call
+		call := later[len(later)-1-i] // reversed, because answers must not depend on Wait of earlier calls
 		pe := asPublishError(t, call.Wait(t.Context()))
 		if pe.Failed[0] == nil && pe.Refused[0] == nil {
 			t.Fatalf("a successor: %v", pe)

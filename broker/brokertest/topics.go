@@ -187,7 +187,7 @@ func testWithoutKey(t *testing.T, s *suite) {
 	used := map[string]bool{}
 	m := s.join(t, b, "g", topic)
 	for i := range 64 {
-		publish(t, b, message(topic, "", i)) // in separate calls, because a driver may send one call to one partition
+		publish(t, b, message(topic, "", i)) // a driver may send one call to one partition
 	}
 	for _, d := range m.take(t, 64) {
 		if d.Key != nil {

@@ -39,7 +39,7 @@ func (b *Broker) begin(ctx context.Context, g broker.Group) error {
 	}
 	for {
 		err := b.commitStart(ctx, g)
-		if !faultAny(err, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress,
+		if !isAny(err, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress,
 			kerr.NotCoordinator) {
 			return err // nil, too
 		}
@@ -76,7 +76,7 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 		switch {
 		case err == nil:
 			return nil
-		case !faultAny(err, kerr.UnknownMemberID, kerr.RebalanceInProgress):
+		case !isAny(err, kerr.UnknownMemberID, kerr.RebalanceInProgress):
 			return fmt.Errorf("commit the start of the group: %w", orUnavailable(err))
 		case try > 0: // the first try may fail because another new member has committed and joined
 			return fmt.Errorf(
@@ -99,7 +99,7 @@ func (b *Broker) resolve(ctx context.Context, g broker.Group) (kadm.Offsets, err
 	if err == nil {
 		err = listed.Error()
 	}
-	if late := b.came(&g); err == nil && b.with.start.latest && len(late) > 0 {
+	if late := b.createdLater(&g); err == nil && b.with.start.latest && len(late) > 0 {
 		var starts kadm.ListedOffsets
 		if starts, err = b.adm.ListStartOffsets(ctx, late...); err == nil {
 			err = starts.Error()
@@ -114,8 +114,9 @@ func (b *Broker) resolve(ctx context.Context, g broker.Group) (kadm.Offsets, err
 	return listed.Offsets(), nil
 }
 
-// await records that group subscribed to topic before the topic existed, if err wraps broker.ErrNoTopic.
-func (b *Broker) await(group, topic string, err error) {
+// noteMissing records that group subscribed to topic before the topic existed, if err wraps
+// broker.ErrNoTopic.
+func (b *Broker) noteMissing(group, topic string, err error) {
 	if errors.Is(err, broker.ErrNoTopic) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -123,8 +124,8 @@ func (b *Broker) await(group, topic string, err error) {
 	}
 }
 
-// came returns the topics of g that did not exist when g subscribed first.
-func (b *Broker) came(g *broker.Group) (topics []string) {
+// createdLater returns the topics of g that did not exist when g subscribed first.
+func (b *Broker) createdLater(g *broker.Group) (topics []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, t := range g.Topics {
@@ -135,10 +136,10 @@ func (b *Broker) came(g *broker.Group) (topics []string) {
 	return topics
 }
 
-// renew subscribes again to topics that Kafka reported as deleted, because they may be recreated. The member
-// loses their partitions, with the acknowledgements that are not committed. franz-go then looks for the
-// topics again. A broker with old metadata may report an existing topic as deleted; see forget.
-func (s *Subscription) renew(topics []string) {
+// resubscribe subscribes again to topics that Kafka reported as deleted, because they may be recreated. The
+// member loses their partitions, with the acknowledgements that are not committed. franz-go then looks for
+// the topics again. A broker with old metadata may report an existing topic as deleted; see forget.
+func (s *Subscription) resubscribe(topics []string) {
 	if len(topics) == 0 {
 		return
 	}
@@ -147,7 +148,7 @@ func (s *Subscription) renew(topics []string) {
 	s.mu.Lock()
 	for _, t := range topics {
 		ps[t] = s.assigned.partitions(t)
-		s.anew[t] = s.ids[t]
+		s.deletedIDs[t] = s.ids[t]
 	}
 	s.assigned.lose(ps, false)
 	s.mu.Unlock()
@@ -257,12 +258,12 @@ func (s *Subscription) forget(at offsets, ids broker.Topics) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for t, ps := range at {
-		was, anew := s.anew[t]
+		was, deleted := s.deletedIDs[t]
 		s.ids[t] = ids[t]
-		if !anew {
+		if !deleted {
 			continue
 		}
-		delete(s.anew, t)
+		delete(s.deletedIDs, t)
 		if was == ids[t] && was == known(s.cl, t) && was != "" && was != topicID([16]byte{}) {
 			continue
 		}

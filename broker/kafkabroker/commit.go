@@ -58,7 +58,7 @@ func (s *Subscription) commitLast(ctx context.Context) error {
 		s.committing.Lock()
 		err := s.commit(ctx, nil, false)
 		s.committing.Unlock()
-		if !faultAny(err, kerr.RebalanceInProgress) {
+		if !isAny(err, kerr.RebalanceInProgress) {
 			return err
 		}
 		select {

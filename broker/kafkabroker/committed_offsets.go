@@ -54,7 +54,7 @@ func (b *Broker) committedOffsets(ctx context.Context, group string) (groupOffse
 	committed, err := b.adm.FetchOffsets(ctx, group)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return nil, fmt.Errorf("read the committed offsets of the group: %w",
-			lacking(orUnavailable(err), "READ", "the group"))
+			withRight(orUnavailable(err), "READ", "the group"))
 	}
 	return groupOffsets(committed), nil
 }
@@ -102,7 +102,7 @@ func (b *Broker) retained(ctx context.Context, topics []string) (r retained, err
 	}
 	if err != nil && !errors.As(err, &some) {
 		return r, fmt.Errorf("read the retained offsets of partitions: %w",
-			lacking(orUnavailable(err), "READ", "the topics"))
+			withRight(orUnavailable(err), "READ", "the topics"))
 	}
 	return r, nil
 }
@@ -151,11 +151,11 @@ func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 	if err == nil {
 		err = stored.Error()
 	}
-	if faultAny(err, kerr.UnknownMemberID, kerr.RebalanceInProgress) {
+	if isAny(err, kerr.UnknownMemberID, kerr.RebalanceInProgress) {
 		return fmt.Errorf("adopt group %q: it has members: stop them first: %w", g.Name, err)
 	}
 	if err != nil {
-		return fmt.Errorf("adopt group %q: %w", g.Name, lacking(orUnavailable(err), "READ", "the group"))
+		return fmt.Errorf("adopt group %q: %w", g.Name, withRight(orUnavailable(err), "READ", "the group"))
 	}
 	return nil
 }

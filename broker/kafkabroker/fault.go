@@ -30,14 +30,14 @@ func classify(topic string, err error) (kind, error) {
 		return failed, broker.ErrHeldBack
 	case errors.Is(err, broker.ErrRecreated):
 		return failed, fmt.Errorf("publish to %q: %w", topic, err)
-	case faultAny(err, broker.ErrClosed, kgo.ErrClientClosed, context.Canceled, context.DeadlineExceeded,
+	case isAny(err, broker.ErrClosed, kgo.ErrClientClosed, context.Canceled, context.DeadlineExceeded,
 		kgo.ErrRecordTimeout, kgo.ErrRecordRetries):
 		return outage, orUnavailable(err)
-	case faultAny(err, cloudevents.ErrCannotCarry, broker.ErrNoTopic, kerr.MessageTooLarge,
+	case isAny(err, cloudevents.ErrCannotCarry, broker.ErrNoTopic, kerr.MessageTooLarge,
 		kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTopicException,
 		kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.PolicyViolation,
 		kerr.InvalidTimestamp):
-		return refused, fmt.Errorf("publish to %q: %w", topic, lacking(err, "WRITE", "the topic"))
+		return refused, fmt.Errorf("publish to %q: %w", topic, withRight(err, "WRITE", "the topic"))
 	}
 	var answered *kerr.Error
 	if !errors.As(err, &answered) {
@@ -53,7 +53,7 @@ func orUnavailable(err error) error {
 	switch {
 	case errors.Is(err, kgo.ErrClientClosed):
 		return fmt.Errorf("%w: %w", broker.ErrClosed, err)
-	case faultAny(err, context.Canceled, broker.ErrClosed):
+	case isAny(err, context.Canceled, broker.ErrClosed):
 		return err
 	case errors.As(err, &answered) && !answered.Retriable:
 		return err
@@ -63,12 +63,12 @@ func orUnavailable(err error) error {
 
 // stale returns true if err may come from outdated metadata of the topic.
 func stale(err error) bool {
-	return faultAny(err, broker.ErrRecreated, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID,
+	return isAny(err, broker.ErrRecreated, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID,
 		kerr.MessageTooLarge, kerr.RecordListTooLarge)
 }
 
-// faultAny returns true if err wraps any of targets.
-func faultAny(err error, targets ...error) bool {
+// isAny returns true if err wraps any of targets.
+func isAny(err error, targets ...error) bool {
 	for _, t := range targets {
 		if errors.Is(err, t) {
 			return true
@@ -77,9 +77,10 @@ func faultAny(err error, targets ...error) bool {
 	return false
 }
 
-// lacking adds the missing right and its remedy to an authorization error. It returns other errors unchanged.
-func lacking(err error, right, thing string) error {
-	if !faultAny(err, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed,
+// withRight adds the missing right and its remedy to an authorization error. It returns other errors
+// unchanged.
+func withRight(err error, right, thing string) error {
+	if !isAny(err, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed,
 		kerr.ClusterAuthorizationFailed) {
 		return err
 	}

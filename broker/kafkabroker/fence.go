@@ -39,7 +39,7 @@ func (f *topicFence) ForTopic(topic string) kgo.TopicPartitioner {
 	f.mu.Lock()
 	f.up[topic] = true
 	f.mu.Unlock()
-	return &fenceOf{placeTopic: f.Partitioner.ForTopic(topic).(placeTopic), cl: f.cl}
+	return &fencedTopic{placeTopic: f.Partitioner.ForTopic(topic).(placeTopic), cl: f.cl}
 }
 
 // TookUp returns true if the client has the partitions of topic, so that it can send records immediately.
@@ -49,35 +49,35 @@ func (f *topicFence) TookUp(topic string) bool {
 	return f.up[topic]
 }
 
-// fenceOf is the fence of one topic.
-type fenceOf struct {
+// fencedTopic is the fence of one topic.
+type fencedTopic struct {
 	placeTopic
 	cl *kgo.Client
 	id string // the topic's ID at the first record; "" before
 }
 
-var _ kgo.TopicPartitionerOnNewBatch = (*fenceOf)(nil)
+var _ kgo.TopicPartitionerOnNewBatch = (*fencedTopic)(nil)
 
-// meant is the context of a record. It has the ID that the topic of the record must have.
-type meant struct {
+// expectedContext is the context of a record. It has the ID that the topic of the record must have.
+type expectedContext struct {
 	context.Context
 	id string
 }
 
-// fenceFor returns a context for records of the topic with that ID.
-func fenceFor(id string) *meant { return &meant{context.Background(), id} }
+// expectID returns a context for records of the topic with that ID.
+func expectID(id string) *expectedContext { return &expectedContext{context.Background(), id} }
 
-// astray is the context of a record that the fence refused. Its topic has another ID now.
-type astray struct{ context.Context }
+// recreatedContext is the context of a record that the fence refused. Its topic has another ID now.
+type recreatedContext struct{ context.Context }
 
 // Partition returns the partition of r, or -1 to refuse it. franz-go calls it under a lock.
-func (f *fenceOf) Partition(r *kgo.Record, n int) int {
-	if m, ok := r.Context.(*meant); ok {
+func (f *fencedTopic) Partition(r *kgo.Record, n int) int {
+	if m, ok := r.Context.(*expectedContext); ok {
 		if f.id == "" {
 			f.id = known(f.cl, f.Name)
 		}
 		if f.id != m.id {
-			r.Context = astray{m.Context}
+			r.Context = recreatedContext{m.Context}
 			return -1
 		}
 	}

@@ -36,9 +36,9 @@ func (h *hold) under() []segment {
 	return h.round.segs
 }
 
-// keeper returns the hold that r must wait for, or nil. Without a sender, r waits for the last hold. The
+// holdFor returns the hold that r must wait for, or nil. Without a sender, r waits for the last hold. The
 // caller holds mu.
-func (p *publisher) keeper(r *kgo.Record, by *sender) *hold {
+func (p *publisher) holdFor(r *kgo.Record, by *sender) *hold {
 	if len(p.holds) == 0 {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (p *publisher) keeper(r *kgo.Record, by *sender) *hold {
 }
 
 // partition returns the partition of r by the cached metadata. If the topic gets more partitions meanwhile,
-// the result is outdated, but keeper also compares keys.
+// the result is outdated, but holdFor also compares keys.
 func (p *publisher) partition(r *kgo.Record) partitionID {
 	n := p.limits.About(r.Topic).Partitions
 	if n == 0 {
@@ -197,6 +197,6 @@ func (p *publisher) endHolds() {
 	p.holds = left
 	p.mu.Unlock()
 	for _, s := range free {
-		p.rehire(s)
+		p.reuse(s)
 	}
 }

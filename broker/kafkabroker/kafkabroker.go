@@ -211,12 +211,12 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 	made, err := b.adm.CreateTopics(ctx, n, b.opts.Replicas, nil, topics...)
 	if err != nil {
 		return fmt.Errorf("create topics: %w",
-			lacking(orUnavailable(err), "CREATE", strings.Join(topics, ", ")))
+			withRight(orUnavailable(err), "CREATE", strings.Join(topics, ", ")))
 	}
 	for _, t := range made.Sorted() {
 		if t.Err != nil && !errors.Is(t.Err, kerr.TopicAlreadyExists) {
 			return fmt.Errorf("create topic %q: %w: %s", t.Topic,
-				lacking(b.unmade(t.Err), "CREATE", "it"), t.ErrMessage)
+				withRight(b.createError(t.Err), "CREATE", "it"), t.ErrMessage)
 		}
 	}
 	return b.awaitTopics(ctx, topics)
@@ -242,9 +242,9 @@ func (b *Broker) Close() error {
 	return nil
 }
 
-// unmade returns the error for a topic that could not be created. A cluster that is starting may have fewer
-// brokers than its default replication factor, so that error is an outage.
-func (b *Broker) unmade(err error) error {
+// createError returns the error for a topic that could not be created. A cluster that is starting may have
+// fewer brokers than its default replication factor, so that error is an outage.
+func (b *Broker) createError(err error) error {
 	if b.opts.Replicas < 0 && errors.Is(err, kerr.InvalidReplicationFactor) {
 		return fmt.Errorf("%w: %w", broker.ErrUnavailable, err)
 	}

@@ -20,7 +20,7 @@ func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[s
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the committed offsets of group %q: %w", group,
-			lacking(orUnavailable(err), "READ", "the group"))
+			withRight(orUnavailable(err), "READ", "the group"))
 	}
 	var known []string
 	for _, topic := range topics {
@@ -37,12 +37,12 @@ func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[s
 	ends, err := b.adm.ListEndOffsets(ctx, known...)
 	if err != nil {
 		return nil, fmt.Errorf("read the ends of partitions: %w",
-			lacking(orUnavailable(err), "DESCRIBE", "the topics"))
+			withRight(orUnavailable(err), "DESCRIBE", "the topics"))
 	}
 	starts, err := b.adm.ListStartOffsets(ctx, known...)
 	if err != nil {
 		return nil, fmt.Errorf("read the beginnings of partitions: %w",
-			lacking(orUnavailable(err), "DESCRIBE", "the topics"))
+			withRight(orUnavailable(err), "DESCRIBE", "the topics"))
 	}
 	ends.Each(func(end kadm.ListedOffset) {
 		start, there := starts.Lookup(end.Topic, end.Partition)

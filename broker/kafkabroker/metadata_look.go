@@ -58,15 +58,15 @@ func look(ctx context.Context, cl *kgo.Client, topics []string) (map[string]foun
 
 func foundAs(name string, t kmsg.MetadataResponseTopic) found {
 	switch err := kerr.ErrorForCode(t.ErrorCode); {
-	case faultAny(err, kerr.UnknownTopicOrPartition, kerr.InvalidTopicException):
+	case isAny(err, kerr.UnknownTopicOrPartition, kerr.InvalidTopicException):
 		return found{Err: fmt.Errorf("topic %q: %w", name, broker.ErrNoTopic)}
 	case err != nil && !kerr.IsRetriable(err):
 		return found{Err: fmt.Errorf("topic %q: %w", name, err)}
 	case err != nil || len(t.Partitions) == 0:
 		return found{Err: fmt.Errorf("topic %q is not ready: %w", name, kerr.LeaderNotAvailable)}
 	}
-	allowed, untold := t.AuthorizedOperations, kmsg.NewMetadataResponseTopic().AuthorizedOperations
-	return found{partitions: len(t.Partitions), ID: topicID(t.TopicID), unreadable: allowed != untold &&
+	allowed, unset := t.AuthorizedOperations, kmsg.NewMetadataResponseTopic().AuthorizedOperations
+	return found{partitions: len(t.Partitions), ID: topicID(t.TopicID), unreadable: allowed != unset &&
 		allowed != 0 && allowed&(1<<kmsg.ACLOperationRead) == 0}
 }
 

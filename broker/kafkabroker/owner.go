@@ -35,9 +35,9 @@ func (b *Broker) checkOwner(ctx context.Context, g broker.Group) error {
 	if err != nil {
 		return fmt.Errorf("read the members of group %q: %w", g.Name, orUnavailable(err))
 	}
-	if err := all.Error(); err != nil && !faultAny(err, kerr.GroupIDNotFound) { // the group is new
+	if err := all.Error(); err != nil && !isAny(err, kerr.GroupIDNotFound) { // the group is new
 		return fmt.Errorf("read the members of group %q: %w", g.Name,
-			lacking(orUnavailable(err), "READ", "the group"))
+			withRight(orUnavailable(err), "READ", "the group"))
 	}
 	for _, m := range all[g.Name].Members {
 		if _, owner, told := strings.Cut(m.ClientID, ownerMark); told && owner != g.Owner {

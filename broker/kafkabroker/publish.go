@@ -42,7 +42,7 @@ type publisher struct {
 	mu      sync.Mutex
 	queue   []segment
 	held    map[successors]int // the number of calls that hold these messages back
-	untold  []*call            // calls that hold messages back, because their callers have no result yet
+	holders []*call            // calls that hold messages back, because their callers have no result yet
 	holds   []*hold            // only run adds and removes them
 	senders []*sender
 	closed  bool
@@ -105,10 +105,10 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...b
 	c.recs, c.sizes, c.durable = make([]kgo.Record, len(msgs)), make([]int, len(msgs)),
 		make([]bool, len(msgs))
 	enc := newEncoder(msgs, p.codec)
-	var to *meant
+	var to *expectedContext
 	for i := range msgs {
 		if len(only) > 0 && (i == 0 || msgs[i].Topic != msgs[i-1].Topic) {
-			to = fenceFor(only[0][msgs[i].Topic])
+			to = expectID(only[0][msgs[i].Topic])
 		}
 		if to != nil {
 			c.recs[i].Context = to
@@ -181,7 +181,7 @@ func (p *publisher) tell(c *call) {
 // release lets messages continue that were held back by calls with a result, or by calls whose context has
 // ended.
 func (p *publisher) release() {
-	p.untold = slices.DeleteFunc(p.untold, func(c *call) bool {
+	p.holders = slices.DeleteFunc(p.holders, func(c *call) bool {
 		if !c.told && c.ctx.Err() == nil {
 			return false
 		}
@@ -255,7 +255,7 @@ func (p *publisher) fail(c *call, i int, what kind, err error) {
 	}
 	s := p.successors(&c.recs[i])
 	if len(c.holds) == 0 {
-		p.untold = append(p.untold, c)
+		p.holders = append(p.holders, c)
 	}
 	if !slices.Contains(c.holds[max(0, len(c.holds)-8):], s) {
 		// A short search suffices: a duplicate is counted twice, and later released twice.

@@ -10,9 +10,9 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// patrol checks, at intervals of Options.Session, whether retention has removed unread records, and whether
-// topics are missing. No fetch reports this for an empty partition.
-func (s *Subscription) patrol() {
+// checkLoop checks, at intervals of Options.Session, whether retention has removed unread records, and
+// whether topics are missing. No fetch reports this for an empty partition.
+func (s *Subscription) checkLoop() {
 	tick := time.NewTicker(s.b.opts.Session)
 	defer tick.Stop()
 	for missing := map[string]bool{}; ; {

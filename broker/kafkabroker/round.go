@@ -141,13 +141,13 @@ func (p *publisher) turn() bool {
 	p.limits.Lapse(p.lapsed)
 	p.lapsed = nil
 	if len(segs) == 0 {
-		p.rehire(by)
+		p.reuse(by)
 		return true
 	}
 	r := p.send(by, segs)
 	if p.flush(r, p.stall) {
 		p.settle(r)
-		p.rehire(by)
+		p.reuse(by)
 		return true
 	}
 	p.leave(r)
@@ -181,7 +181,7 @@ func (p *publisher) sender() *sender {
 	defer p.mu.Unlock()
 	p.idle = slices.DeleteFunc(p.idle, func(s *sender) bool {
 		if s.spent {
-			p.dismiss(s)
+			p.closeSender(s)
 		}
 		return s.spent
 	})
@@ -198,21 +198,21 @@ func (p *publisher) sender() *sender {
 	return s
 }
 
-// rehire makes s available for another round, or closes it if it is not needed.
-func (p *publisher) rehire(s *sender) {
+// reuse makes s available for another round, or closes it if it is not needed.
+func (p *publisher) reuse(s *sender) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case s == nil:
 	case s.spent, len(p.idle) >= usualSenders:
-		p.dismiss(s)
+		p.closeSender(s)
 	default:
 		p.idle = append(p.idle, s)
 	}
 }
 
-// dismiss closes a client that has no unanswered messages.
-func (p *publisher) dismiss(s *sender) {
+// closeSender closes a client that has no unanswered messages.
+func (p *publisher) closeSender(s *sender) {
 	p.senders = slices.DeleteFunc(p.senders, func(o *sender) bool { return o == s })
 	p.wg.Go(s.cl.Close)
 }
@@ -239,7 +239,7 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 				topic, known = r.Topic, p.limits.About(r.Topic)
 				up = by != nil && by.fence.TookUp(topic)
 			}
-			switch h, err := p.keeper(r, by), p.unfit(c, i, known); { // the order of the cases matters
+			switch h, err := p.holdFor(r, by), p.unfit(c, i, known); { // the order of the cases matters
 			case p.heldBack(r):
 				p.fail(c, i, failed, broker.ErrHeldBack)
 			case h != nil:
@@ -290,7 +290,7 @@ func (p *publisher) send(by *sender, segs []segment) *round {
 		r.left += s.to - s.from
 	}
 	r.answers = make([]answer, 0, r.left)
-	promise := func(rec *kgo.Record, err error) { // franz-go calls it for all records before flush returns true
+	promise := func(rec *kgo.Record, err error) { // called for all records before flush returns true
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.answers = append(r.answers, answer{rec, err})
@@ -363,16 +363,16 @@ func (p *publisher) blame(by *sender, answers []answer) map[*kgo.Record]error {
 			bad = map[*kgo.Record]error{}
 		}
 		switch a.rec.Context.(type) {
-		case astray:
+		case recreatedContext:
 			a.err = broker.ErrRecreated
-		case *meant:
+		case *expectedContext:
 			if errors.Is(a.err, kerr.UnknownTopicID) {
 				a.err = fmt.Errorf("%w: %w", broker.ErrRecreated, a.err)
 			}
 		}
 		bad[a.rec] = a.err
 		// If Kafka refuses a client a producer ID, the client never requests one again.
-		by.spent = by.spent || faultAny(a.err, kerr.ClusterAuthorizationFailed)
+		by.spent = by.spent || isAny(a.err, kerr.ClusterAuthorizationFailed)
 		if stale(a.err) {
 			p.limits.Forget(a.rec.Topic)
 			// A client does not read the metadata of its topics again, either. Purging the topic would
@@ -408,6 +408,6 @@ func markShared(bad map[*kgo.Record]error) {
 
 // ofBatch returns true if Kafka may have refused a whole batch with err because of one record.
 func ofBatch(err error) bool {
-	return faultAny(err, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord,
+	return isAny(err, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord,
 		kerr.PolicyViolation, kerr.InvalidTimestamp)
 }

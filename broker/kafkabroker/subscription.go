@@ -39,8 +39,8 @@ type Subscription struct {
 	assigned assignment
 	lazy     bool              // end must not commit, and must not leave the group
 	ids      map[string]string // topic IDs at the last assignment, by topic
-	// anew has the old IDs of topics that Kafka reported as deleted, until from reads their IDs again
-	anew map[string]string
+	// deletedIDs has the old IDs of topics that Kafka reported as deleted, until from reads their IDs again
+	deletedIDs map[string]string
 }
 
 var _ broker.Subscription = (*Subscription)(nil)
@@ -59,8 +59,8 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	}
 	for _, t := range g.Topics {
 		if err := there[t].reading(t); err != nil {
-			b.await(g.Name, t, err)
-			err = fmt.Errorf("subscribe group %q: %w", g.Name, lacking(err, "READ", "the topic"))
+			b.noteMissing(g.Name, t, err)
+			err = fmt.Errorf("subscribe group %q: %w", g.Name, withRight(err, "READ", "the topic"))
 			return nil, &broker.TopicError{Topic: t, Err: err}
 		}
 	}
@@ -70,7 +70,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	if err := b.begin(ctx, g); err != nil {
 		return nil, fmt.Errorf("subscribe group %q: %w", g.Name, err)
 	}
-	s := &Subscription{b: b, group: g, ids: map[string]string{}, anew: map[string]string{}}
+	s := &Subscription{b: b, group: g, ids: map[string]string{}, deletedIDs: map[string]string{}}
 	if s.unpacker, err = newUnpacker(); err != nil {
 		return nil, fmt.Errorf("subscribe group %q: %w", g.Name, err)
 	}
@@ -89,7 +89,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	b.subs[s] = true
 	s.wg.Go(s.fetch)
 	s.wg.Go(s.commitLoop)
-	s.wg.Go(s.patrol)
+	s.wg.Go(s.checkLoop)
 	return s, nil
 }
 
@@ -122,7 +122,7 @@ func (s *Subscription) consuming() []kgo.Opt {
 			func(ctx context.Context, _ *kgo.Client, ps map[string][]int32) { s.handOver(ctx, ps) }),
 		kgo.OnPartitionsLost(
 			func(_ context.Context, _ *kgo.Client, ps map[string][]int32) { s.lose(ps, false) }),
-		kgo.WithHooks(onGroupError(s.trouble)),
+		kgo.WithHooks(onGroupError(s.groupFailed)),
 	}
 	if s.group.Member != "" {
 		out = append(out, kgo.InstanceID(s.group.Member))
@@ -135,9 +135,9 @@ type onGroupError func(error)
 
 func (f onGroupError) OnGroupManageError(err error) { f(err) }
 
-// trouble reports err to Receive. If another process uses the same member name, the subscription ends,
+// groupFailed reports err to Receive. If another process uses the same member name, the subscription ends,
 // because rejoining would remove the other process.
-func (s *Subscription) trouble(err error) {
+func (s *Subscription) groupFailed(err error) {
 	<-s.made
 	if errors.Is(err, kerr.FencedInstanceID) {
 		fenced := fmt.Errorf("member %q of group %q: another process with this member name took over: %w: %w",
@@ -148,7 +148,7 @@ func (s *Subscription) trouble(err error) {
 		go s.end(s.ctx, fenced)
 		return
 	}
-	s.assigned.Fail(fmt.Errorf("group %q: %w", s.group.Name, lacking(err, "READ", "the group")))
+	s.assigned.Fail(fmt.Errorf("group %q: %w", s.group.Name, withRight(err, "READ", "the group")))
 }
 
 func (s *Subscription) gain(ps map[string][]int32) {
@@ -193,7 +193,7 @@ func (s *Subscription) fetch() {
 		deleted, past := s.put(fetched)
 		s.skip(past)
 		s.cl.AllowRebalance()
-		s.renew(deleted)
+		s.resubscribe(deleted)
 		if slices.ContainsFunc(fetched.Errors(), delayed) {
 			s.unpacker.free(s.ctx)
 		}
@@ -221,21 +221,21 @@ func (s *Subscription) put(fetched kgo.Fetches) (deleted []string, past skips) {
 		var session *kgo.ErrGroupSession
 		switch err := p.Err; {
 		case s.tooLarge(err, past):
-		case faultAny(err, kerr.UnknownTopicID, kerr.UnknownTopicOrPartition):
+		case isAny(err, kerr.UnknownTopicID, kerr.UnknownTopicOrPartition):
 			if !slices.Contains(deleted, p.Topic) {
 				deleted = append(deleted, p.Topic)
 			}
 			s.assigned.SetFault(fmt.Errorf("fetch %s: the topic was deleted: %w: %w",
 				partitionName(p.Topic, p.Partition), broker.ErrNoTopic, err))
-		case faultAny(err, kerr.TopicAuthorizationFailed):
+		case isAny(err, kerr.TopicAuthorizationFailed):
 			s.assigned.SetFault(&broker.TopicError{Topic: p.Topic, Err: fmt.Errorf("fetch %s: %w",
-				partitionName(p.Topic, p.Partition), lacking(err, "READ", "the topic"))})
-		case err == nil, faultAny(err, context.Canceled, kgo.ErrClientClosed, errBudget),
+				partitionName(p.Topic, p.Partition), withRight(err, "READ", "the topic"))})
+		case err == nil, isAny(err, context.Canceled, kgo.ErrClientClosed, errBudget),
 			errors.As(err, &session):
-			// trouble reports errors of a group session
+			// groupFailed reports errors of a group session
 		default:
 			s.assigned.SetFault(fmt.Errorf("fetch %s: %w", partitionName(p.Topic, p.Partition),
-				lacking(err, "READ", "the topic")))
+				withRight(err, "READ", "the topic")))
 		}
 	})
 	s.assigned.dropPaused(past)
@@ -327,7 +327,7 @@ func (s *Subscription) leave(ctx context.Context, member string) error {
 	}
 	for i := 0; err == nil && i < len(resp.Members); i++ {
 		e := kerr.ErrorForCode(resp.Members[i].ErrorCode)
-		if e != nil && !faultAny(e, kerr.UnknownMemberID, kerr.FencedInstanceID) {
+		if e != nil && !isAny(e, kerr.UnknownMemberID, kerr.FencedInstanceID) {
 			err = e
 		}
 	}

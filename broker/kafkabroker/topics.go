@@ -20,7 +20,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 		case errors.Is(t.Err, broker.ErrNoTopic):
 			missing = append(missing, t.Err.Error())
 		case t.Err != nil:
-			return nil, lacking(orUnavailable(t.Err), "DESCRIBE", "it")
+			return nil, withRight(orUnavailable(t.Err), "DESCRIBE", "it")
 		}
 	}
 	return missing, nil
@@ -33,7 +33,7 @@ func (b *Broker) CheckReading(ctx context.Context, topic string) error {
 	if err != nil {
 		return err
 	}
-	return lacking(all[topic].reading(topic), "READ", "the topic")
+	return withRight(all[topic].reading(topic), "READ", "the topic")
 }
 
 // awaitTopics waits until new topics are usable. The brokers receive the metadata a moment after the

@@ -33,9 +33,9 @@ const unpackedUsual = 4 << 20
 const (
 	recordBytes = 200 // size of a kgo.Record and its pointer
 	headerBytes = 40  // size of a kgo.RecordHeader
-	// chargedFrom is the size of the smallest block that counts. The runtime may put smaller blocks together,
-	// and then a cleanup may never run.
-	chargedFrom = 1 << 10
+	// smallestCounted is the size of the smallest block that counts. The runtime may put smaller blocks
+	// together, and then a cleanup may never run.
+	smallestCounted = 1 << 10
 )
 
 // errBudget is the error of a batch for which the budget has no room. The client fetches the batch again.
@@ -112,8 +112,8 @@ func (u *unpacker) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byt
 	case len(out)+extra > rest:
 		return nil, errBudget
 	}
-	if n := len(out) + headers*headerBytes; n >= chargedFrom && len(out) > 0 {
-		charge(u, &out[0], n)
+	if n := len(out) + headers*headerBytes; n >= smallestCounted && len(out) > 0 {
+		countMemory(u, &out[0], n)
 	}
 	return out, nil
 }
@@ -121,8 +121,8 @@ func (u *unpacker) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byt
 // GetRecords allocates the records of a batch. It implements kgo.PoolRecords.
 func (u *unpacker) GetRecords(n int) []kgo.Record {
 	recs := make([]kgo.Record, n)
-	if n*recordBytes >= chargedFrom {
-		charge(u, &recs[0], n*recordBytes)
+	if n*recordBytes >= smallestCounted {
+		countMemory(u, &recs[0], n*recordBytes)
 	}
 	return recs
 }
@@ -130,8 +130,8 @@ func (u *unpacker) GetRecords(n int) []kgo.Record {
 // PutRecords does nothing, because the garbage collector frees the records. It implements kgo.PoolRecords.
 func (*unpacker) PutRecords([]kgo.Record) {}
 
-// charge adds n bytes to the used memory, until the garbage collector frees the block at p.
-func charge[T any](u *unpacker, p *T, n int) {
+// countMemory adds n bytes to the used memory, until the garbage collector frees the block at p.
+func countMemory[T any](u *unpacker, p *T, n int) {
 	u.used.Add(int64(n))
 	runtime.AddCleanup(p, func(n int64) { u.used.Add(-n) }, int64(n))
 }

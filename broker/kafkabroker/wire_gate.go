@@ -21,7 +21,8 @@ type dialer = func(ctx context.Context, network, host string) (net.Conn, error)
 // Through returns options for a client with connections through g. The connections use the dialer and the TLS
 // of cl.
 func (g *gate) Through(cl *kgo.Client) []kgo.Opt {
-	dial := cl.OptValue(kgo.Dialer).(dialer) // includes TLS; franz-go accepts only one of DialTLSConfig and Dialer
+	// This dialer includes TLS. franz-go accepts only one of DialTLSConfig and Dialer.
+	dial := cl.OptValue(kgo.Dialer).(dialer)
 	return []kgo.Opt{kgo.DialTLSConfig(nil),
 		kgo.Dialer(func(ctx context.Context, network, host string) (net.Conn, error) {
 			c, err := dial(ctx, network, host)

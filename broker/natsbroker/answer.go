@@ -80,7 +80,7 @@ func (p *publisher) answer(m *nats.Msg) {
 	}
 	switch err := json.Unmarshal(m.Data, &ack); {
 	case m.Header.Get("Status") == "503": // no responders: the stream is missing, or has no leader
-		p.relook(it)
+		p.sendAgain(it)
 	case err != nil || ack.Error == nil && ack.Stream == "":
 		p.Lines.Fail(it, perkey.Outage, fmt.Errorf("publish to %q: %w: an answer that is not JetStream's",
 			it.Topic, broker.ErrUnavailable))
@@ -97,9 +97,9 @@ func (p *publisher) answer(m *nats.Msg) {
 	}
 }
 
-// relook sends a message again after an answer without a responder. Before that, the topic is read again. If
-// this is the second such answer, the message fails.
-func (p *publisher) relook(it *item) {
+// sendAgain sends a message again after an answer without a responder. Before that, the topic is read again.
+// If this is the second such answer, the message fails.
+func (p *publisher) sendAgain(it *item) {
 	delete(p.Topics, it.Topic)
 	if it.Out.again || p.Lines.Closed() {
 		p.Doubt(it, fmt.Errorf("publish to %q: its stream has no leader: %w", it.Topic, nats.ErrNoResponders))

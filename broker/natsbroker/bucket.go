@@ -112,9 +112,9 @@ func keys(ctx context.Context, kv jetstream.KeyValue, filter string) (out []stri
 // errInUse is wrapped by errors about a group that has a member.
 var errInUse = errors.New("it has a member")
 
-// outlive waits until a member has left, or did not renew its presence for the time of its session. away
+// awaitGone waits until a member has left, or did not renew its presence for the time of its session. away
 // classifies errors of NATS.
-func outlive(ctx context.Context, kv jetstream.KeyValue, key string, away func(error) error) error {
+func awaitGone(ctx context.Context, kv jetstream.KeyValue, key string, away func(error) error) error {
 	heard, since := uint64(0), time.Time{}
 	for {
 		e, err := kv.Get(ctx, key)

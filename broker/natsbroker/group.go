@@ -125,7 +125,7 @@ func (s *Subscription) beat() {
 	key := s.memberKey(s.member)
 	rev, err := s.store(s.ctx, key, s.presence(), s.rev)
 	if stale(err) {
-		rev, err = s.defend(key)
+		rev, err = s.restorePresence(key)
 	}
 	if err == nil {
 		s.rev, s.beaten = rev, time.Now()
@@ -137,10 +137,10 @@ func (s *Subscription) beat() {
 	}
 }
 
-// defend stores the presence again after its revision has changed. There are three causes: an earlier attempt
-// succeeded without an answer, another member removed the presence as dead, or a new session uses the name.
-// In the third case this member ends.
-func (s *Subscription) defend(key string) (uint64, error) {
+// restorePresence stores the presence again after its revision has changed. There are three causes: an
+// earlier attempt succeeded without an answer, another member removed the presence as dead, or a new session
+// uses the name. In the third case this member ends.
+func (s *Subscription) restorePresence(key string) (uint64, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
 	e, err := s.kv.Get(ctx, key)
@@ -188,8 +188,8 @@ func (s *Subscription) see(e jetstream.KeyValueEntry) {
 	}
 }
 
-// bury removes the presences of dead members. It ignores the time for which this process was suspended.
-func (s *Subscription) bury(period time.Duration) {
+// removeDead removes the presences of dead members. It ignores the time for which this process was suspended.
+func (s *Subscription) removeDead(period time.Duration) {
 	now := time.Now()
 	late := now.Sub(s.looked) - 2*period // above 0 if this process was suspended
 	s.looked = now
@@ -329,7 +329,7 @@ func (s *Subscription) take(t topic, mine map[int]*partition, share int) {
 	now, err := s.b.look(ctx, t.name)
 	cancel()
 	if err != nil {
-		s.tellFault(fmt.Errorf("claim partitions of %q: %w", t.name, err))
+		s.reportFault(fmt.Errorf("claim partitions of %q: %w", t.name, err))
 		return
 	}
 	wanted, err := s.resume(now, free)

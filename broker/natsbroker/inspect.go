@@ -32,7 +32,7 @@ func (s *Subscription) inspect(ctx context.Context, l *partition) error {
 }
 
 func (s *Subscription) compare(l *partition, info *jetstream.StreamInfo) error {
-	if born(info) != l.topic.created {
+	if createdAt(info) != l.topic.created {
 		err := fmt.Errorf("partition %s: stream %s: %w: its partitions start again", l.Name, l.topic.stream,
 			errRecreated)
 		s.lose(l, false)
@@ -138,9 +138,9 @@ func (s *Subscription) missing(before map[string]bool) map[string]bool {
 	return now
 }
 
-// patrol checks the streams of all partitions at intervals, because NATS does not notify clients of a
+// checkLoop checks the streams of all partitions at intervals, because NATS does not notify clients of a
 // recreated or purged stream.
-func (s *Subscription) patrol() {
+func (s *Subscription) checkLoop() {
 	tick := time.NewTicker(s.b.opts.Session / 2)
 	defer tick.Stop()
 	missing := map[string]bool{} // by the last check

@@ -86,7 +86,7 @@ func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 	prefix := memberKey(g.Name, "")
 	members, err := b.keys(ctx, prefix+"*")
 	for i := 0; err == nil && i < len(members); i++ {
-		if err = outlive(ctx, kv, members[i], b.orUnavailable); err != nil {
+		if err = awaitGone(ctx, kv, members[i], b.orUnavailable); err != nil {
 			err = fmt.Errorf("member %s: stop it first: %w", strings.TrimPrefix(members[i], prefix), err)
 		}
 	}

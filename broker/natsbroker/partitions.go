@@ -53,7 +53,7 @@ func (s *Subscription) run() {
 			}
 			s.beat()
 			s.flush()
-			s.bury(period)
+			s.removeDead(period)
 		}
 		s.balance()
 	}
@@ -149,14 +149,14 @@ func (s *Subscription) claim(t topic, index int, resumed broker.Resumed) *partit
 	l := &partition{Holding: feed.Holding{Partition: told, Topic: t.name, Index: index,
 		Acked: int64(r.Position)}, topic: t, key: key, row: r, rev: rev, missed: missed,
 		room: make(chan struct{}, 1)}
-	if l.read = r.Position + 1; at < 1 { // messages that were removed before the group existed do not count as missed
+	if l.read = r.Position + 1; at < 1 { // messages before the group do not count as missed
 		l.read = max(l.read, t.first)
 	}
 	return l
 }
 
-// tellFault reports err to the next Receive if a retry cannot cure it.
-func (s *Subscription) tellFault(err error) {
+// reportFault reports err to the next Receive if a retry cannot cure it.
+func (s *Subscription) reportFault(err error) {
 	if !errors.Is(err, broker.ErrNoTopic) && !errors.Is(err, errUnsafe) {
 		return
 	}

@@ -44,8 +44,8 @@ func encode(codec *cloudevents.Codec, m *skald.Message) (*nats.Msg, error) {
 	return &nats.Msg{Header: nats.Header(h), Data: bytes.Clone(data)}, nil
 }
 
-// unnamed has the characters that nats.go does not accept in the name of a header.
-const unnamed = "\"()/,:;<=>?@[\\]{}"
+// invalidInName has the characters that nats.go does not accept in the name of a header.
+const invalidInName = "\"()/,:;<=>?@[\\]{}"
 
 // plain returns true if NATS transports the header a unchanged. It returns false for headers that NATS reacts
 // to; for example, Nats-Rollup removes messages from a stream.
@@ -54,7 +54,7 @@ func plain(a skald.Header) bool {
 		return false
 	}
 	for _, c := range []byte(a.Name) {
-		if c <= ' ' || c >= 0x7f || strings.IndexByte(unnamed, c) >= 0 {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(invalidInName, c) >= 0 {
 			return false
 		}
 	}

@@ -19,7 +19,7 @@ import (
 func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(made)) {
 		s, err := b.js.Stream(ctx, token(name))
-		if err == nil && born(s.CachedInfo()) == made[name] {
+		if err == nil && createdAt(s.CachedInfo()) == made[name] {
 			err = b.js.DeleteStream(ctx, token(name))
 		}
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -88,7 +88,7 @@ func (b *Broker) RemoveGroup(ctx context.Context, group string) error {
 	for _, key := range members {
 		kv, err := b.bucket(ctx)
 		if err == nil {
-			err = outlive(ctx, kv, key, b.orUnavailable)
+			err = awaitGone(ctx, kv, key, b.orUnavailable)
 		}
 		if err != nil {
 			return fmt.Errorf("remove group %q: member %s: %w", group, strings.TrimPrefix(key, prefix), err)

@@ -72,7 +72,7 @@ func (w *wire) lookShaped(ctx context.Context, name string, shape Shape) (topic,
 			errUnsafe)
 	}
 	return topic{name: name, stream: shape.Stream, partitions: 1, first: info.State.FirstSeq,
-		last: info.State.LastSeq, created: born(info), shape: &shape, typed: typeIn(shape.Subject)}, nil
+		last: info.State.LastSeq, created: createdAt(info), shape: &shape, typed: typeIn(shape.Subject)}, nil
 }
 
 // typeIn returns an expression for the subjects of a shape, whose first group is the type. It returns nil if

@@ -92,7 +92,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	}
 	b.subs[s] = true
 	go s.run()
-	go s.patrol()
+	go s.checkLoop()
 	return s, nil
 }
 
@@ -204,7 +204,7 @@ type partition struct {
 	missed broker.Missed // messages that were removed before the claim
 	read   uint64        // the next position to read
 	behind uint64        // the number of messages after the last one that was read
-	stuck  uint64        // the value of read at the last check by patrol, or 0
+	stuck  uint64        // the value of read at the last check by checkLoop, or 0
 }
 
 // Take removes messages from the buffer, and signals that there is room.

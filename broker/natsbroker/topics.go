@@ -59,7 +59,7 @@ func (w *wire) look(ctx context.Context, name string) (topic, error) {
 	}
 	info := s.CachedInfo()
 	t := topic{name: name, stream: info.Config.Name, partitions: len(info.Config.Subjects),
-		first: info.State.FirstSeq, last: info.State.LastSeq, created: born(info)}
+		first: info.State.FirstSeq, last: info.State.LastSeq, created: createdAt(info)}
 	for i := range t.partitions {
 		if !slices.Contains(info.Config.Subjects, subject(t.stream, i)) {
 			t.partitions = 0
@@ -116,8 +116,9 @@ func (w *wire) answers(ctx context.Context) bool {
 	return err == nil || !errors.Is(w.orUnavailable(err), broker.ErrUnavailable)
 }
 
-// born returns the creation time of a stream. It differs from that of an earlier stream with the same name.
-func born(info *jetstream.StreamInfo) string { return info.Created.UTC().Format(time.RFC3339Nano) }
+// createdAt returns the creation time of a stream. It differs from that of an earlier stream with the same
+// name.
+func createdAt(info *jetstream.StreamInfo) string { return info.Created.UTC().Format(time.RFC3339Nano) }
 
 // MakeTopics creates missing topics, and the bucket for groups. If partitions is 0, a topic gets 8.
 func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...string) error {
@@ -131,11 +132,11 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 		}
 	}
 	if err := bucketMake(ctx, b.js, b.opts.Replicas); err != nil {
-		return fmt.Errorf("create the bucket %q: %w", name, b.unmade(err))
+		return fmt.Errorf("create the bucket %q: %w", name, b.createError(err))
 	}
 	for _, t := range topics {
 		if err := b.makeTopic(ctx, n, t); err != nil {
-			return fmt.Errorf("create topic %q: %w", t, b.unmade(err))
+			return fmt.Errorf("create topic %q: %w", t, b.createError(err))
 		}
 	}
 	return nil
@@ -184,9 +185,9 @@ func (b *Broker) makeTopic(ctx context.Context, partitions int, name string) err
 	return err
 }
 
-// unmade returns the error of a topic or bucket that was not created. If there are too few servers for the
-// replicas, the setting is wrong, so the error is not an outage.
-func (b *Broker) unmade(err error) error {
+// createError returns the error of a topic or bucket that was not created. If there are too few servers for
+// the replicas, the setting is wrong, so the error is not an outage.
+func (b *Broker) createError(err error) error {
 	var answered *jetstream.APIError
 	if errors.As(err, &answered) && slices.Contains([]jetstream.ErrorCode{errUnclustered, errNoPeers},
 		answered.ErrorCode) {

@@ -36,7 +36,7 @@ func (p *publisher) confirmed(token uint64, w *wire, acked bool) {
 		return // lost reports an outage to its caller
 	}
 	p.Lines.Land(it)
-	p.careful = max(p.careful-1, 0)
+	p.oneByOne = max(p.oneByOne-1, 0)
 	switch {
 	case it.Out.returned != "":
 		delete(p.Topics, it.Topic)

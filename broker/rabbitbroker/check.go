@@ -34,7 +34,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 			}
 		}
 		if b.opts.Queue != "" { // no code declares this queue
-			if missing, err = told(missing, b.there(ctx, conn, b.opts.Queue)); err != nil {
+			if missing, err = addMissing(missing, b.there(ctx, conn, b.opts.Queue)); err != nil {
 				return err
 			}
 		}
@@ -61,15 +61,15 @@ func (b *Broker) CheckGroup(ctx context.Context, g broker.Group) (missing []stri
 	err = b.with(ctx, func(conn *amqp.Connection) error {
 		if b.opts.Queue != "" || b.opts.ByType {
 			_, _, err := b.provide(ctx, conn, g, false)
-			missing, err = told(missing, err)
+			missing, err = addMissing(missing, err)
 			return err
 		}
 		for _, name := range g.Topics {
 			t, err := b.look(ctx, conn, name)
 			for i := 0; err == nil && i < t.partitions; i++ {
-				missing, err = told(missing, b.checkPartition(ctx, conn, Queue(g.Name, name, i)))
+				missing, err = addMissing(missing, b.checkPartition(ctx, conn, Queue(g.Name, name, i)))
 			}
-			if missing, err = told(missing, err); err != nil {
+			if missing, err = addMissing(missing, err); err != nil {
 				return err
 			}
 		}
@@ -78,8 +78,8 @@ func (b *Broker) CheckGroup(ctx context.Context, g broker.Group) (missing []stri
 	return missing, err
 }
 
-// told adds err to missing if it is about a missing or unusable object. Otherwise it returns err.
-func told(missing []string, err error) ([]string, error) {
+// addMissing adds err to missing if it is about a missing or unusable object. Otherwise it returns err.
+func addMissing(missing []string, err error) ([]string, error) {
 	if errors.Is(err, errMissing) || errors.Is(err, ErrSettings) || errors.Is(err, broker.ErrNoTopic) {
 		return append(missing, err.Error()), nil
 	}

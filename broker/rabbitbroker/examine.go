@@ -22,7 +22,7 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) (out []skald.Fin
 			return nil
 		}
 		if b.opts.Queue != "" && len(topics) == 0 {
-			missing, err := told(nil, b.there(ctx, conn, b.opts.Queue))
+			missing, err := addMissing(nil, b.there(ctx, conn, b.opts.Queue))
 			if err != nil {
 				return err
 			}

@@ -57,28 +57,28 @@ type refusal struct {
 // listen is the time that a joining member waits for the hellos of other members.
 const listen = 250 * time.Millisecond
 
-// greet sends a hello to the group; bye announces that the member leaves.
-func (s *Subscription) greet(l *link, bye bool) {
+// sendHello sends a hello to the group; bye announces that the member leaves.
+func (s *Subscription) sendHello(l *link, bye bool) {
 	h := hello{Member: s.member, SessionID: s.sessionID, Queue: l.queue, Topics: s.topicNames,
 		Session: s.b.opts.Session, Bye: bye, Claim: s.ownerClaim}
 	text, err := json.Marshal(h)
 	if err != nil {
 		return
 	}
-	if s.beaten = time.Now(); l.voice.mute == "" {
+	if s.beaten = time.Now(); l.helloLink.blockedWhy == "" {
 		// on an error the connection is closed, and live returns
-		_ = l.voice.ch.Publish(membersName, s.group.name, false, false, amqp.Publishing{Body: text})
+		_ = l.helloLink.ch.Publish(membersName, s.group.name, false, false, amqp.Publishing{Body: text})
 	}
 }
 
 // ping checks that the queue of a silent member exists, because the queue is deleted with the member's
 // connection. If it does not exist, RabbitMQ returns the message.
 func (s *Subscription) ping(l *link, p peer) {
-	_ = l.voice.ch.Publish("", p.Queue, true, false, amqp.Publishing{Body: []byte("{}")})
+	_ = l.helloLink.ch.Publish("", p.Queue, true, false, amqp.Publishing{Body: []byte("{}")})
 }
 
-// hear processes a hello. It returns true if a newer session uses this member's name.
-func (s *Subscription) hear(l *link, d amqp.Delivery) (fenced bool) {
+// handleHello processes a hello. It returns true if a newer session uses this member's name.
+func (s *Subscription) handleHello(l *link, d amqp.Delivery) (fenced bool) {
 	var h hello
 	if json.Unmarshal(d.Body, &h) != nil || h.SessionID == "" || h.SessionID == s.sessionID {
 		return false
@@ -88,7 +88,7 @@ func (s *Subscription) hear(l *link, d amqp.Delivery) (fenced bool) {
 			return true
 		}
 		if !h.Bye {
-			s.greet(l, false) // so that the earlier session ends
+			s.sendHello(l, false) // so that the earlier session ends
 		}
 		return false
 	}
@@ -100,7 +100,7 @@ func (s *Subscription) hear(l *link, d amqp.Delivery) (fenced bool) {
 	default:
 		s.peers[h.Member] = peer{hello: h, heard: time.Now()}
 		if !there || known.SessionID != h.SessionID {
-			s.greet(l, false)
+			s.sendHello(l, false)
 		}
 	}
 	return false
@@ -114,9 +114,9 @@ func (s *Subscription) returned(r amqp.Return) {
 // block records whether RabbitMQ blocks publishing on the connection for hellos. While it does, no hellos
 // arrive, so the times of all members are reset.
 func (s *Subscription) block(l *link, b amqp.Blocking) {
-	l.voice.mute = ""
+	l.helloLink.blockedWhy = ""
 	if b.Active {
-		l.voice.mute = "RabbitMQ blocks publishers because it is short of resources: " + b.Reason
+		l.helloLink.blockedWhy = "RabbitMQ blocks publishers because it is short of resources: " + b.Reason
 	}
 	now := time.Now()
 	for name, p := range s.peers {
@@ -124,14 +124,14 @@ func (s *Subscription) block(l *link, b amqp.Blocking) {
 		s.peers[name] = p
 	}
 	s.mu.Lock()
-	s.alarm = l.voice.mute
+	s.alarm = l.helloLink.blockedWhy
 	s.mu.Unlock()
 	s.feed.Wake()
 }
 
-// silenced closes the connection for hellos.
-func (s *Subscription) silenced(l *link) {
-	l.voice.end()
+// closeHellos closes the connection for hellos.
+func (s *Subscription) closeHellos(l *link) {
+	l.helloLink.end()
 	s.mu.Lock()
 	s.alarm = ""
 	s.mu.Unlock()
@@ -147,12 +147,12 @@ func (s *Subscription) Alarm() string {
 // beat sends a hello if one is due, pings silent members, and removes members that are silent for longer than
 // Session.
 func (s *Subscription) beat(l *link) {
-	if l.voice.mute != "" {
+	if l.helloLink.blockedWhy != "" {
 		return
 	}
 	now := time.Now()
 	if now.Sub(s.beaten) >= s.b.opts.Heartbeat {
-		s.greet(l, false)
+		s.sendHello(l, false)
 	}
 	for name, p := range s.peers {
 		silent := now.Sub(p.heard)
@@ -180,13 +180,13 @@ func (s *Subscription) ours(l *link) bool {
 		s.ownerClaim.Settled = false
 		if time.Since(s.warned) > s.b.opts.Heartbeat {
 			s.warned = time.Now()
-			s.tellFault(err)
+			s.reportFault(err)
 		}
 		return false
 	}
 	if !s.ownerClaim.Settled {
 		s.ownerClaim.Settled = true
-		s.greet(l, false)
+		s.sendHello(l, false)
 	}
 	return true
 }

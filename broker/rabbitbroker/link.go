@@ -23,30 +23,30 @@ type link struct {
 	ctl    *amqp.Channel
 	closed chan *amqp.Error
 
-	topics  []topic
-	shared  string // the queue that all members share; "" if the group has partitions
-	queue   string // the queue for hellos to this member
-	hellos  <-chan amqp.Delivery
-	refused chan *amqp.Error // receives the reason if RabbitMQ closes ctl
-	voice   *voice           // sends hellos; nil if members share a queue
+	topics    []topic
+	shared    string // the queue that all members share; "" if the group has partitions
+	queue     string // the queue for hellos to this member
+	hellos    <-chan amqp.Delivery
+	refused   chan *amqp.Error // receives the reason if RabbitMQ closes ctl
+	helloLink *helloLink       // sends hellos; nil if members share a queue
 }
 
-// voice is a separate connection that sends hellos. If RabbitMQ is short of memory or disk, it stops reading
-// from connections that publish. If the consumer's connection published, RabbitMQ would not read its
+// helloLink is a separate connection that sends hellos. If RabbitMQ is short of memory or disk, it stops
+// reading from connections that publish. If the consumer's connection published, RabbitMQ would not read its
 // acknowledgements, and could never free memory.
-type voice struct {
-	conn    *amqp.Connection
-	cut     func()
-	ch      *amqp.Channel
-	refused chan *amqp.Error // receives the reason if RabbitMQ closes ch
-	blocked chan amqp.Blocking
-	returns chan amqp.Return
-	mute    string // the reason why RabbitMQ blocks it, or ""; used only by run
+type helloLink struct {
+	conn       *amqp.Connection
+	cut        func()
+	ch         *amqp.Channel
+	refused    chan *amqp.Error // receives the reason if RabbitMQ closes ch
+	blocked    chan amqp.Blocking
+	returns    chan amqp.Return
+	blockedWhy string // the reason why RabbitMQ blocks it, or ""; used only by run
 }
 
-// speak opens the connection for hellos.
-func (b *Broker) speak(name string) (v *voice, err error) {
-	v = &voice{}
+// openHelloLink opens the connection for hellos.
+func (b *Broker) openHelloLink(name string) (v *helloLink, err error) {
+	v = &helloLink{}
 	if v.conn, v.cut, err = b.connect(name+" greets", nil); err != nil {
 		return nil, err
 	}
@@ -63,11 +63,11 @@ func (b *Broker) speak(name string) (v *voice, err error) {
 
 // end closes the connection after the last hello is sent. A blocked connection cannot send, so end closes it
 // immediately.
-func (v *voice) end() {
+func (v *helloLink) end() {
 	if v == nil {
 		return
 	}
-	if v.mute == "" {
+	if v.blockedWhy == "" {
 		_ = v.conn.CloseDeadline(time.Now().Add(time.Second))
 	}
 	v.cut()
@@ -121,10 +121,10 @@ func (s *Subscription) prepare(ctx context.Context, l *link) (err error) {
 	}
 	defer time.AfterFunc(silence, l.cut).Stop()
 	if l.ctl, err = l.conn.Channel(); err == nil {
-		err = l.hearOthers(s.group.name)
+		err = l.consumeHellos(s.group.name)
 	}
 	if err == nil {
-		l.voice, err = s.b.speak("group " + s.group.name + " member " + s.member)
+		l.helloLink, err = s.b.openHelloLink("group " + s.group.name + " member " + s.member)
 	}
 	if err != nil {
 		return fmt.Errorf("receive hellos of the group: %w", orUnavailable(err))
@@ -132,9 +132,9 @@ func (s *Subscription) prepare(ctx context.Context, l *link) (err error) {
 	return nil
 }
 
-// hearOthers declares and consumes the queue for hellos to this member. RabbitMQ deletes the queue when the
-// connection ends.
-func (l *link) hearOthers(group string) error {
+// consumeHellos declares and consumes the queue for hellos to this member. RabbitMQ deletes the queue when
+// the connection ends.
+func (l *link) consumeHellos(group string) error {
 	// x-max-length drops the oldest hellos while this process is suspended
 	q, err := l.ctl.QueueDeclare("", false, true, true, false, amqp.Table{"x-max-length": int64(1000)})
 	if err == nil {

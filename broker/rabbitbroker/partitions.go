@@ -69,7 +69,7 @@ func (s *Subscription) run(l *link) {
 		var err error
 		if l, err = s.join(s.ctx); err != nil {
 			l = nil
-			s.tellFault(err)
+			s.reportFault(err)
 		}
 	}
 }
@@ -77,14 +77,14 @@ func (s *Subscription) run(l *link) {
 // live handles the events of one connection. It returns true if the member has ended.
 func (s *Subscription) live(l *link) (over bool) {
 	defer l.cut()
-	spoken := cmp.Or(l.voice, &voice{})
-	defer s.silenced(l)
+	spoken := cmp.Or(l.helloLink, &helloLink{})
+	defer s.closeHellos(l)
 	period := min(100*time.Millisecond, s.b.opts.Heartbeat)
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	s.joined, s.ownerClaim.Settled = time.Now(), false
 	if l.shared == "" {
-		s.greet(l, false)
+		s.sendHello(l, false)
 	}
 	s.balance(l)
 	for {
@@ -103,20 +103,20 @@ func (s *Subscription) live(l *link) (over bool) {
 				return false
 			}
 			if !s.reopened(o) {
-				s.tellShut(o)
+				s.reportShut(o)
 				continue // the next tick registers again
 			}
 		case d, ok := <-l.hellos:
 			if !ok {
-				return s.unheard(<-l.refused)
+				return s.hellosClosed(<-l.refused)
 			}
-			if s.hear(l, d) {
+			if s.handleHello(l, d) {
 				s.die(fmt.Errorf("member %q of group %q: %w: %w", s.member, s.group.name, errFenced,
 					broker.ErrClosed))
 				return true
 			}
 		case err := <-spoken.refused:
-			return s.unheard(err)
+			return s.hellosClosed(err)
 		case b := <-spoken.blocked:
 			s.block(l, b)
 		case r := <-spoken.returns:
@@ -128,17 +128,17 @@ func (s *Subscription) live(l *link) (over bool) {
 			s.widen(time.Now())
 		}
 		if err := s.balance(l); err != nil {
-			s.tellFault(err)
+			s.reportFault(err)
 			return false
 		}
 	}
 }
 
-// unheard reports that RabbitMQ closed a channel for hellos. The reason is a missing right, or the end of the
-// connection. It returns false, so that run joins again.
-func (s *Subscription) unheard(err *amqp.Error) (over bool) {
+// hellosClosed reports that RabbitMQ closed a channel for hellos. The reason is a missing right, or the end
+// of the connection. It returns false, so that run joins again.
+func (s *Subscription) hellosClosed(err *amqp.Error) (over bool) {
 	if err != nil {
-		s.tellFault(fmt.Errorf("send a hello to the group: %w", orUnavailable(err)))
+		s.reportFault(fmt.Errorf("send a hello to the group: %w", orUnavailable(err)))
 	}
 	return false
 }
@@ -209,7 +209,7 @@ func (s *Subscription) refuse(partition string, err error) {
 	r.times++
 	r.until = time.Now().Add(backoff.After(r.times, time.Second, time.Minute))
 	s.refused[partition] = r
-	s.tellFault(fmt.Errorf("partition %s: %w", partition, err))
+	s.reportFault(fmt.Errorf("partition %s: %w", partition, err))
 }
 
 // release closes the channels of partitions. RabbitMQ then puts unacknowledged messages back in order, before
@@ -267,9 +267,9 @@ func (s *Subscription) register(l *link, o *partition, queue string) error {
 	return nil
 }
 
-// tellShut reports the reason why RabbitMQ closed the channel of a partition. After a consumer_timeout it
+// reportShut reports the reason why RabbitMQ closed the channel of a partition. After a consumer_timeout it
 // halves the prefetch, so that each message waits half as long for its acknowledgement.
-func (s *Subscription) tellShut(o *partition) {
+func (s *Subscription) reportShut(o *partition) {
 	err := <-o.shut
 	if err == nil || !err.Server || err.Code == amqp.ConnectionForced {
 		return // the connection has ended, and live handles that
@@ -366,8 +366,8 @@ func (s *Subscription) goodbye(ctx context.Context, l *link) {
 	go func() {
 		release(all)
 		if l.shared == "" {
-			s.greet(l, true)
-			l.voice.end()
+			s.sendHello(l, true)
+			l.helloLink.end()
 		}
 		finished <- l.conn.Close()
 	}()

@@ -28,13 +28,13 @@ type publisher struct {
 
 	// The fields below are guarded by Mu.
 	wire *wire // nil without a connection
-	// careful is the number of messages that are sent one by one. It is above 0 after RabbitMQ closed the
+	// oneByOne is the number of messages that are sent one by one. It is above 0 after RabbitMQ closed the
 	// channel, until the message that caused this is found
-	careful int
-	most    int // the maximum message size, learned from an error at mostAt
-	mostAt  time.Time
-	denied  map[string]denial // by topic: the right to write is missing
-	why     error             // the reason why no message can be sent, or nil
+	oneByOne int
+	most     int // the maximum message size, learned from an error at mostAt
+	mostAt   time.Time
+	denied   map[string]denial // by topic: the right to write is missing
+	why      error             // the reason why no message can be sent, or nil
 
 	fails int // failed attempts in a row; used only by the sender
 }
@@ -84,7 +84,7 @@ func (p *publisher) start(b *Broker) {
 
 // flying returns the maximum number of unconfirmed messages. The caller holds Mu.
 func (p *publisher) flying() int {
-	if p.careful > 0 {
+	if p.oneByOne > 0 {
 		return 1
 	}
 	return p.opts.Flying

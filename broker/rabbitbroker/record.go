@@ -96,13 +96,13 @@ func short(v string) string {
 func plain(a skald.Header) bool {
 	ours := strings.HasPrefix(a.Name, prefix) || strings.HasPrefix(a.Name, altPrefix) ||
 		strings.HasPrefix(a.Name, "Skald-")
-	return len(a.Name) <= maxShort && !obeyed(a.Name) && !ours
+	return len(a.Name) <= maxShort && !reserved(a.Name) && !ours
 }
 
-// obeyed returns true if RabbitMQ or a plugin reacts to headers of that name, or writes them. CC copies a
+// reserved returns true if RabbitMQ or a plugin reacts to headers of that name, or writes them. CC copies a
 // message into other queues, x-death ends a cycle of dead-lettering, and x-delay delays a message. The driver
 // does not send a message's own headers with these names.
-func obeyed(name string) bool {
+func reserved(name string) bool {
 	switch name = strings.ToLower(name); name {
 	case "cc", "bcc", "x-death", hDeliveries, hAcquired, "x-delay", "x-match", "x-exchange", "x-routing-key",
 		"x-received-from", "x-shovelled", "x-shovelled-timestamp":
@@ -233,7 +233,7 @@ func counts(header string) bool { return header == hDeliveries || header == hAcq
 
 const (
 	hDeliveries = "x-delivery-count"
-	hAcquired   = "x-acquired-count" // since RabbitMQ 4.3; also counts messages that a consumer returned unhandled
+	hAcquired   = "x-acquired-count" // since RabbitMQ 4.3; also counts messages that were returned unhandled
 )
 
 // attempts returns the number of earlier deliveries of a message, as counted by the queue.

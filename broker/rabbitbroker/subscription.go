@@ -162,8 +162,8 @@ func (s *Subscription) die(why error) {
 	s.flying = 0
 }
 
-// tellFault reports err to the next Receive, unless err is an outage.
-func (s *Subscription) tellFault(err error) {
+// reportFault reports err to the next Receive, unless err is an outage.
+func (s *Subscription) reportFault(err error) {
 	if !errors.Is(err, broker.ErrUnavailable) && !errors.Is(err, broker.ErrClosed) {
 		s.feed.Fail(err)
 	}

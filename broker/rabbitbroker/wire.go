@@ -154,7 +154,7 @@ func (p *publisher) lost(w *wire, err *amqp.Error) {
 		}
 	}
 	if soft && !known {
-		p.careful = len(mine)
+		p.oneByOne = len(mine)
 	}
 	p.Rouse()
 }

@@ -288,7 +288,7 @@ func (c *Codec) Fill(m *skald.Message) error {
 	var object map[string]json.RawMessage
 	asked := p.id.field != "" && m.ID == "" || p.kind.field != "" && m.Type == "" ||
 		p.key.field != "" && m.Key == nil
-	if asked && m.Data != nil && (c.style.Exact || len(m.Data) > 0) { // if not Exact, empty data may be nil data
+	if asked && m.Data != nil && (c.style.Exact || len(m.Data) > 0) { // otherwise empty data may be nil
 		var err error
 		if object, err = fields(m.Data); err != nil {
 			return fmt.Errorf("read the envelope: the envelope maps to a field of the value: %w", err)
