@@ -39,7 +39,7 @@ type Guard struct {
 	until   time.Time // the end of the bypass
 	away    bool      // the last call failed
 	trying  bool      // a call is testing Redis
-	late    int       // running calls of Do whose caller has given up
+	late    int       // running calls of Do that their callers have given up
 	calls   int64     // number of started calls
 	failed  int64     // the value of calls at the last failure
 	status  GuardStatus

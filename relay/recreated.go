@@ -49,7 +49,7 @@ func (o *origin) String() string {
 	return string(text)
 }
 
-// learn reads the IDs of those topics whose IDs are unknown.
+// learn reads the unknown IDs among those of the topics names.
 func (r *Relay) learn(ctx context.Context, names []string) error {
 	if names = r.topics.unknownTopics(names, r.o.Now()); len(names) == 0 {
 		return nil

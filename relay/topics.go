@@ -53,7 +53,8 @@ func (t *topics) published(topic string) {
 	}
 }
 
-// unknownTopics returns those of names whose ID is unknown, sorted and without duplicates. It modifies names.
+// unknownTopics returns the topics in names without a known ID, sorted and without duplicates. It modifies
+// names.
 func (t *topics) unknownTopics(names []string, now time.Time) []string {
 	names = slices.DeleteFunc(names, func(name string) bool {
 		_, known := t.ids[name]

@@ -273,7 +273,7 @@ func (s *Subscription) forget(at offsets, ids broker.Topics) {
 	}
 }
 
-// Find returns, for each partition of topic, the first offset whose message is not older than at.
+// Find returns, for each partition of topic, the offset of the first message that is not older than at.
 func (b *Broker) Find(ctx context.Context, topic string, at time.Time) ([]broker.Place, error) {
 	listed, err := b.adm.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topic)
 	if err == nil {

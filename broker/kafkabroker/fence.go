@@ -33,8 +33,7 @@ func newFence(by kgo.Partitioner) *topicFence {
 // client.
 func (f *topicFence) On(cl *kgo.Client) { f.cl = cl }
 
-// ForTopic returns the partitioner of a topic. franz-go calls it when it adds a topic whose partitions it
-// knows.
+// ForTopic returns the partitioner of a topic. franz-go calls it when it adds a topic and has its partitions.
 func (f *topicFence) ForTopic(topic string) kgo.TopicPartitioner {
 	f.mu.Lock()
 	f.up[topic] = true

@@ -11,7 +11,7 @@ import (
 )
 
 // settings returns the values of the settings with these names, by topic and name. It omits topics that do
-// not exist, and topics whose settings the user may not read.
+// not exist, and topics with settings that the user may not read.
 func settings(ctx context.Context, cl *kgo.Client, topics []string,
 	names ...string) (map[string]map[string]string, error) {
 	req := kmsg.NewPtrDescribeConfigsRequest()
@@ -46,7 +46,7 @@ func text(s *string) string {
 
 const largestSetting = "max.message.bytes"
 
-// maxBytes returns the maximum batch size of topics. It omits topics whose settings cannot be read; the
+// maxBytes returns the maximum batch size of topics. It omits topics with settings that cannot be read; the
 // default applies to them.
 func maxBytes(ctx context.Context, cl *kgo.Client, topics []string) map[string]int {
 	out := map[string]int{}

@@ -210,7 +210,7 @@ func byTopic(partitions []*partition) map[string][]int32 {
 }
 
 // offsets returns the offsets that are acknowledged and not committed. If ps is not nil, it returns only
-// those of the partitions in ps. With sign it adds partitions whose note is not in Kafka yet.
+// those of the partitions in ps. With sign it adds partitions with a note that is not in Kafka yet.
 func (a *assignment) offsets(ps map[string][]int32, sign bool) map[string]map[int32]kgo.EpochOffset {
 	out := map[string]map[int32]kgo.EpochOffset{}
 	for _, l := range a.All() {

@@ -56,7 +56,7 @@ type publisher struct {
 	done   chan struct{}
 }
 
-// successors identifies the messages of a topic whose keys have this hash. Two keys with the same hash are
+// successors identifies the messages of a topic by the hash of their keys. Two keys with the same hash are
 // held back together; this only costs a retry.
 type successors struct {
 	topic string
@@ -95,7 +95,7 @@ func (p *publisher) init(o Options, with compiled) {
 
 // Publish queues msgs and returns immediately. The driver sends queued messages even if ctx ends. After ctx
 // has ended, failed messages of this call no longer hold back later messages of their keys. The driver
-// refuses a message whose uncompressed size is above the limit of its topic. If Kafka refuses a batch as too
+// refuses a message if its uncompressed size is above the limit of its topic. If Kafka refuses a batch as too
 // large, all messages of the batch and the later messages of the partition get this error.
 func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	c := &call{p: p, ctx: ctx, left: len(msgs), answered: make(chan struct{})}
@@ -178,8 +178,8 @@ func (p *publisher) tell(c *call) {
 	}
 }
 
-// release lets messages continue that were held back by calls with a result, or by calls whose context has
-// ended.
+// release lets messages continue that were held back by a call, if the caller has the result or its context
+// has ended.
 func (p *publisher) release() {
 	p.holders = slices.DeleteFunc(p.holders, func(c *call) bool {
 		if !c.told && c.ctx.Err() == nil {

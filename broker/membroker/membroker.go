@@ -167,7 +167,7 @@ func (c *cluster) make(name string, partitions int) {
 	}
 }
 
-// Find returns, for each partition, the first position whose message is not older than at.
+// Find returns, for each partition, the position of the first message that is not older than at.
 func (b *Broker) Find(_ context.Context, name string, at time.Time) (out []broker.Place, err error) {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()

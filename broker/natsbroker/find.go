@@ -14,8 +14,8 @@ import (
 // findFor is the lifetime of a temporary consumer that only finds a position.
 const findFor = 5 * time.Second
 
-// Find returns the first position of the topic's stream whose message is not older than at. It returns the
-// same position for each partition, because the partitions share the sequence of the stream.
+// Find returns the position of the first message in the topic's stream that is not older than at. It returns
+// the same position for each partition, because the partitions share the sequence of the stream.
 func (b *Broker) Find(ctx context.Context, name string, at time.Time) ([]broker.Place, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Patience)
 	defer cancel()

@@ -120,9 +120,9 @@ func (s *Subscription) stopped(l *partition, info *jetstream.StreamInfo) {
 	}
 }
 
-// missing returns the topics that do not exist, or whose stream does not answer while NATS does. If a topic
-// was also missing in the previous check, missing reports an error to Receive, because reading from such a
-// stream may end without an error.
+// missing returns the topics that do not exist, and the topics with a stream that does not answer while NATS
+// does. If a topic was also missing in the previous check, missing reports an error to Receive, because
+// reading from such a stream may end without an error.
 func (s *Subscription) missing(before map[string]bool) map[string]bool {
 	now := map[string]bool{}
 	for _, t := range s.topics {

@@ -75,8 +75,8 @@ func (w *wire) lookShaped(ctx context.Context, name string, shape Shape) (topic,
 		last: info.State.LastSeq, created: createdAt(info), shape: &shape, typed: typeIn(shape.Subject)}, nil
 }
 
-// typeIn returns an expression for the subjects of a shape, whose first group is the type. It returns nil if
-// subjects do not contain the type. A key is one token of the subject; a type may have several tokens.
+// typeIn returns an expression that matches the subjects of a shape. Its first group is the type. It returns
+// nil if subjects do not contain the type. A key is one token of the subject; a type may have several tokens.
 func typeIn(subject string) *regexp.Regexp {
 	if !strings.Contains(subject, "{type}") {
 		return nil

@@ -106,7 +106,7 @@ func (s *Subscription) handleHello(l *link, d amqp.Delivery) (fenced bool) {
 	return false
 }
 
-// returned removes a member whose queue does not exist. r is the message that RabbitMQ returned.
+// returned removes a member without a queue. r is the message that RabbitMQ returned.
 func (s *Subscription) returned(r amqp.Return) {
 	maps.DeleteFunc(s.peers, func(_ string, p peer) bool { return p.Queue == r.RoutingKey })
 }

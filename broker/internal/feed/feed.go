@@ -205,7 +205,7 @@ func (f *Feed[O]) change(p *Holding) *change {
 	return c
 }
 
-// Untold returns the partitions whose gain Receive has not reported yet.
+// Untold returns the gained partitions that Receive has not reported yet.
 func (f *Feed[O]) Untold() (out []O) {
 	for _, o := range f.owned {
 		if c := f.changes[o.Base().Name]; c != nil && c.gained {
