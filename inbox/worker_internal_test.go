@@ -31,18 +31,18 @@ func TestStopReleasesWaitingClaims(t *testing.T) {
 		t.Fatal(claimed, err)
 	}
 	l := &loop[*memstore.Tx]{in: in, jobs: make(chan []*partition.Entry, 1), running: 2,
-		hands: map[*partition.Entry]hand{}}
+		assigned: map[*partition.Entry]assignment{}}
 	var es []*partition.Entry
 	for i := range claimed.Parked {
 		c := in.parked.claim(&claimed.Parked[i], time.Now())
 		es = append(es, c.Queue[0])
-		l.hands[c.Queue[0]] = hand{claimed: true}
+		l.assigned[c.Queue[0]] = assignment{claimed: true}
 	}
 	in.schedule.Clear() // a worker has begun the first, and the second waits for a worker
 	l.jobs <- es[1:]
 	l.takeBackJobs()
-	if _, still := l.hands[es[0]]; l.running != 1 || len(l.hands) != 1 || !still || len(l.jobs) != 0 {
-		t.Errorf("%d are running (%v), and %d wait", l.running, l.hands, len(l.jobs))
+	if _, still := l.assigned[es[0]]; l.running != 1 || len(l.assigned) != 1 || !still || len(l.jobs) != 0 {
+		t.Errorf("%d are running (%v), and %d wait", l.running, l.assigned, len(l.jobs))
 	}
 	in.handBack(t.Context())
 	again, err := db.Claim(t.Context(), claim)

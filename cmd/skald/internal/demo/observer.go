@@ -139,7 +139,7 @@ func (b watchedBroker) Publish(ctx context.Context, msgs []skald.Message,
 	only ...broker.Topics) broker.Pending {
 	b.w.mu.Lock()
 	for i := range msgs {
-		b.w.meet(&msgs[i])
+		b.w.observes(&msgs[i])
 	}
 	b.w.mu.Unlock()
 	return b.Broker.Publish(ctx, msgs, only...)
