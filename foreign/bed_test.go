@@ -20,7 +20,7 @@ import (
 	"github.com/skald-go/skald/internal/need"
 )
 
-// A bed is a schema of its own, in which another team's table stands, and a broker in memory.
+// bed is a test's own schema with the outbox table of another program, and a broker in memory.
 type bed struct {
 	testing.TB
 	db     *sql.DB
@@ -31,13 +31,13 @@ type bed struct {
 	now    time.Time
 }
 
-// newBed makes the table outbox as columns say, and topics of one partition each.
+// newBed creates the table outbox with these columns, and topics with one partition each.
 func newBed(t testing.TB, columns string, topics ...string) *bed {
 	t.Helper()
 	return newBedOn(t, need.Postgres(t), columns, topics...)
 }
 
-// newBedOn is newBed on a server of the test's choice.
+// newBedOn works like newBed, on a given server.
 func newBedOn(t testing.TB, server, columns string, topics ...string) *bed {
 	t.Helper()
 	db, err := sql.Open("pgx", server)
@@ -64,7 +64,7 @@ func newBedOn(t testing.TB, server, columns string, topics ...string) *bed {
 	return b
 }
 
-// in puts the schema before the table's name.
+// in replaces the name of the table by its name with the schema.
 func (b *bed) in(statement string) string {
 	return strings.ReplaceAll(statement, "outbox", b.schema+".outbox")
 }
@@ -74,7 +74,7 @@ func (b *bed) do(statement string, args ...any) {
 	b.odd(b.in(statement), args...)
 }
 
-// odd is do without the schema.
+// odd works like do, but does not add the schema.
 func (b *bed) odd(statement string, args ...any) {
 	b.Helper()
 	if _, err := b.db.ExecContext(context.Background(), statement, args...); err != nil {
@@ -90,7 +90,7 @@ func (b *bed) count(query string) (n int) {
 	return n
 }
 
-// begin opens a transaction of a writer, on a connection of its own.
+// begin begins a transaction of a writer, on its own connection.
 func (b *bed) begin() *sql.Tx {
 	b.Helper()
 	tx, err := b.db.BeginTx(context.Background(), nil)
@@ -108,7 +108,7 @@ func (b *bed) within(tx *sql.Tx, statement string, args ...any) {
 	}
 }
 
-// table reads a column map, whose table is this bed's.
+// table decodes a column map for the table of this bed.
 func (b *bed) table(text string) foreign.Table {
 	b.Helper()
 	t, err := foreign.Read(strings.NewReader(text))
@@ -119,13 +119,13 @@ func (b *bed) table(text string) foreign.Table {
 	return t
 }
 
-// relay is one from the bed's table to bus, whose clock is the bed's.
+// relay returns a relay from the table of the bed to bus, with the clock of the bed.
 func (b *bed) relay(t foreign.Table, bus broker.Publisher) *foreign.Relay {
 	return foreign.New(b.db, t, bus, &foreign.Options{Logger: slog.New(slog.NewTextHandler(&b.log, nil)),
 		Now: func() time.Time { return b.now }})
 }
 
-// quiet steps until there is nothing to do.
+// quiet calls Step until there is no work.
 func (b *bed) quiet(r *foreign.Relay) {
 	b.Helper()
 	for range 1000 {
@@ -140,7 +140,7 @@ func (b *bed) quiet(r *foreign.Relay) {
 	b.Fatal("the relay is busy for ever")
 }
 
-// came is what has come to the broker since it was asked last.
+// came returns the messages that the broker has received since the last call.
 func (b *bed) came() (out []skald.Message) {
 	b.Helper()
 	for {
@@ -160,7 +160,7 @@ func (b *bed) came() (out []skald.Message) {
 	}
 }
 
-// said is what came, as "topic key data", one after another.
+// said returns these messages as text: "topic key data" for each.
 func (b *bed) said() string {
 	b.Helper()
 	var all []string
@@ -177,7 +177,7 @@ func (b *bed) expect(want string) {
 	}
 }
 
-// A gate is a broker that can be told what to do with the next call.
+// gate is a broker with a function that decides the result of the next call.
 type gate struct {
 	broker.Publisher
 	mu   sync.Mutex
@@ -195,7 +195,7 @@ func (g *gate) Publish(ctx context.Context, msgs []skald.Message, only ...broker
 	return next(msgs, pass)
 }
 
-// failing is a call that was answered with an error.
+// failing is a call with an error as its answer.
 type failing struct{ err error }
 
 func (f failing) Wait(context.Context) error { return f.err }

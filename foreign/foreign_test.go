@@ -337,7 +337,7 @@ func TestOutageOfOneRelay(t *testing.T) {
 	b.expect("orders a 1, orders a 2")
 }
 
-// unreachable is a broker that answers nothing.
+// unreachable is a broker that does not answer.
 type unreachable struct{ gate }
 
 func (*unreachable) Incarnation(context.Context) (string, error) { return "", broker.ErrUnavailable }
@@ -502,7 +502,7 @@ func TestBrokerThatHangs(t *testing.T) {
 	b.expect("orders a 2")
 }
 
-// hanging is a call without an answer until there is one.
+// hanging is a call that waits for its answer.
 type hanging struct{ answer chan struct{} }
 
 func (h hanging) Done() <-chan struct{} { return h.answer }

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// oddBed has payloads of a type whose text is made by a function, which counts how often it is called. It
-// fails as the database itself does for a value that it cannot read.
+// oddBed has a column of a type that the database converts to text with a function. A sequence counts the
+// calls of this function. For the value "bad" the function fails, as the database does for a value that it
+// cannot read.
 func oddBed(t *testing.T) *bed {
 	b := newBed(t, counted, "orders")
 	in := func(s string) { b.do(strings.ReplaceAll(s, "SCHEMA", b.schema)) }

@@ -25,7 +25,7 @@ func ask(t *testing.T, h http.Handler, method, path string, code int, text strin
 	}
 }
 
-// A station is a Part with a state that the test sets.
+// station is a Part with a state that the test sets.
 type station struct {
 	skald.Runner
 	is skald.Status

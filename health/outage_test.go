@@ -33,7 +33,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// soon bounds what docs/operations.md has happen within 15 s: this machine may do much else.
+// soon limits the waits of the test. docs/operations.md promises 15 s, but this machine may be busy.
 const soon = 3 * time.Minute
 
 // The table of docs/operations.md: each server behind a proxy that swallows, refuses or answers wrongly. Each
@@ -70,14 +70,14 @@ func TestOutagesAreReported(t *testing.T) {
 	}
 }
 
-// stations of one process, with a server behind a proxy.
+// stations has the parts of one process, with a server behind a proxy.
 type stations struct {
 	what string // the server, as Why has it
 	run  func(t *testing.T) *health.Handler
 }
 
-// report waits until the handler answers code, with why in a line of each station that has the server. All
-// stations stay live.
+// report waits until the handler returns code, with the text why in a line of each part that uses the server.
+// All parts stay live.
 func (s stations) report(t *testing.T, h *health.Handler, code int, why string) {
 	t.Helper()
 	for end := time.Now().Add(soon); ; time.Sleep(50 * time.Millisecond) {
@@ -101,7 +101,7 @@ func (s stations) report(t *testing.T, h *health.Handler, code int, why string) 
 	}
 }
 
-// lines are how many stations have the server: an engine has no broker.
+// lines returns the number of parts that use the server; an engine has no broker.
 func (s stations) lines() int {
 	if s.what == "the database" {
 		return 3
@@ -109,7 +109,7 @@ func (s stations) lines() int {
 	return 2
 }
 
-// on are an inbox, a relay and an engine over db and bus.
+// on returns an inbox, a relay and an engine that use db and bus.
 func on[TTx any](what, topic string, db store.Driver[TTx], bus broker.Broker) stations {
 	return stations{what, func(t *testing.T) *health.Handler {
 		quiet := slog.New(slog.DiscardHandler)
@@ -168,7 +168,7 @@ func onPostgres(t *testing.T, topic string, proxy func(string) *need.Proxy) stat
 		Patience: 2 * time.Second}), bus)
 }
 
-// An opener opens a broker, through the proxy or not.
+// opener opens a broker, directly or through the proxy.
 type opener func(through bool) (broker.Broker, error)
 
 func openers() map[string]func(t *testing.T, proxy func(string) *need.Proxy) opener {

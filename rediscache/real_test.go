@@ -24,7 +24,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// A shop is a consumer on PostgreSQL with a cache in a real Redis.
+// shop is a consumer on PostgreSQL with a cache in a real Redis.
 type shop struct {
 	t      *testing.T
 	pool   *pgxpool.Pool
@@ -33,7 +33,7 @@ type shop struct {
 	asked  traced
 }
 
-// traced counts statements that look for marks or make them.
+// traced counts the statements that read or write marks.
 type traced struct{ marks int }
 
 func (q *traced) TraceQueryStart(ctx context.Context, _ *pgx.Conn,
@@ -86,7 +86,7 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-// consumer is one life of the consumer.
+// consumer starts a new process of the consumer.
 func (s *shop) consumer(c rediscmd.Client,
 	guard rediscmd.GuardOptions) (*inbox.Inbox[pgx.Tx], *rediscache.Cache) {
 	s.t.Helper()
@@ -104,7 +104,7 @@ func (s *shop) consumer(c rediscmd.Client,
 	return in, cache
 }
 
-// hear has n messages delivered, each twice, and taken.
+// hear publishes n messages, and calls Step until the consumer has no work.
 func (s *shop) hear(in *inbox.Inbox[pgx.Tx], n int) {
 	s.t.Helper()
 	var ms []skald.Message
@@ -122,7 +122,7 @@ func (s *shop) hear(in *inbox.Inbox[pgx.Tx], n int) {
 	}
 }
 
-// expect: each of n messages took effect once.
+// expect checks that each of n messages took effect once.
 func (s *shop) expect(when string, n int) {
 	s.t.Helper()
 	var rows, ids int

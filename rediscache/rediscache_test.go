@@ -33,7 +33,7 @@ var said = skald.Event[string]{Topic: "orders", Type: "said"}
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// counted counts what is asked of the database for messages.
+// counted counts the calls of the database for messages.
 type counted struct {
 	store.Driver[tx]
 	looks, begins atomic.Int64
@@ -49,7 +49,7 @@ func (c *counted) Begin(ctx context.Context, in store.Intake) (store.Unit[tx], e
 	return c.Driver.Begin(ctx, in)
 }
 
-// A world is a consumer with a cache, in one process.
+// world is a consumer with a cache, in one process.
 type world struct {
 	t     *testing.T
 	db    *memstore.Store
@@ -93,7 +93,7 @@ func message(id, data string) skald.Message {
 		Data: fmt.Appendf(nil, "%q", data)}
 }
 
-// hear has messages delivered and dealt with, and what is then to be cached stored.
+// hear publishes messages, and waits until they are handled and the cache has stored its entries.
 func (w *world) hear(ms ...skald.Message) {
 	w.t.Helper()
 	if err := w.bus.Publish(w.t.Context(), ms).Wait(w.t.Context()); err != nil {
@@ -183,7 +183,7 @@ func TestOtherPayloadIsNoHit(t *testing.T) {
 	w.expect("1", 0)
 }
 
-// lying answers as it likes to each GET.
+// lying is a client that returns wrong answers to GET.
 type lying struct {
 	rediscmd.Client
 	lie func(key string) rediscmd.Reply

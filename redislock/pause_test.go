@@ -24,7 +24,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// story has names for the paused process: the schema and the prefix of the leases.
+// story is the environment variable with names for the paused process: the schema and the prefix of the
+// leases.
 const story = "SKALD_TEST_PAUSE_STORY"
 
 const leaseKey = "order\x007"

@@ -86,7 +86,7 @@ type Lease struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	// The fields below are guarded by the locker's mu.
+	// until and the fields below are guarded by the locker's mu.
 	until clock // the lease certainly lasts until then
 	over  bool  // the lease is lost or released
 	timer *time.Timer

@@ -85,7 +85,7 @@ func (r *Relay) begin(ctx context.Context) {
 		return
 	}
 	r.introduced = true
-	r.o.Logger.InfoContext(ctx, "relay: carrying", "owner", r.o.Owner, "store", endpoint.DriverName(r.db),
+	r.o.Logger.InfoContext(ctx, "relay: publishing", "owner", r.o.Owner, "store", endpoint.DriverName(r.db),
 		"broker", endpoint.DriverName(r.bus))
 	endpoint.Warn(ctx, r.o.Logger.With("owner", r.o.Owner), "relay", r.db, r.bus)
 }

@@ -114,7 +114,7 @@ func unpublishable(row *store.Row) string {
 		return row.Fault
 	}
 	if limit := complete.Broken(&row.Message); limit != "" {
-		return "it breaks the limit " + limit + ", which its writer vouched for"
+		return "it breaks the limit " + limit + ", and its writer did not check that"
 	}
 	return ""
 }

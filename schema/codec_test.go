@@ -293,7 +293,7 @@ func TestKeptLater(t *testing.T) {
 	}
 }
 
-// failing is a database whose KeepPayloadSchema fails.
+// failing is a database that returns an error from KeepPayloadSchema.
 type failing struct {
 	*memstore.Store
 	fails atomic.Bool

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/schema/protobuf"
 )
 
-// change of a schema. back: new readers accept old payloads; forth: old readers accept new payloads. says
-// is part of the problem's text.
+// change is a change of a schema. back is true if new readers accept old payloads, and forth if old readers
+// accept new payloads. says is a part of the text of the problem.
 type change struct {
 	name, before, after string
 	back, forth         bool

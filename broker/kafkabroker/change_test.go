@@ -21,7 +21,7 @@ import (
 	"github.com/skald-go/skald/internal/need"
 )
 
-// changing is a topic of a Kafka that changes under its clients.
+// changing is a Kafka topic that a test changes while clients use it.
 type changing struct {
 	seeds, topic string
 	adm          *kadm.Client
@@ -36,7 +36,7 @@ func newChanging(t *testing.T, seeds string) changing {
 	return c
 }
 
-// open makes a client that looks often.
+// open creates a client that refreshes its metadata often.
 func (c changing) open(t *testing.T, o kafkabroker.Options) *kafkabroker.Broker {
 	o.Client = append(o.Client, kgo.MetadataMaxAge(200*time.Millisecond))
 	return open(t, c.seeds, &o)
@@ -55,7 +55,8 @@ func bothKafkas(t *testing.T, test func(*testing.T, string)) {
 	t.Run("real", func(t *testing.T) { test(t, need.Kafka(t)) })
 }
 
-// subscribe waits for the group's coordinator, which the first group of a cluster has to.
+// subscribe joins g. It waits for the coordinator of groups, which Kafka creates for the first group of a
+// cluster.
 func subscribe(t *testing.T, b *kafkabroker.Broker, g broker.Group) (sub broker.Subscription) {
 	t.Helper()
 	var err error

@@ -161,8 +161,9 @@ func newFake(t *testing.T, more ...kfake.Opt) *fake {
 	return &fake{c, seeds}
 }
 
-// disturb fails produce requests with what real brokers answer, for a while or for good (never what says that
-// the message itself is at fault), some of them after they took effect, and moves leaders about.
+// disturb makes produce requests fail with errors that real brokers return, but never with an error about the
+// message itself. Some failures are temporary, and some requests are executed before they fail. It also moves
+// leaders.
 func (f *fake) disturb(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -184,7 +185,7 @@ func (f *fake) disturb(t *testing.T) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// flaky cuts connections in the middle of whatever travels on them.
+// flaky cuts connections at any time, also in the middle of a request.
 type flaky struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool

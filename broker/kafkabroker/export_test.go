@@ -10,8 +10,7 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Kill ends the member as sudden death would: nothing is committed and, if it has a stable name, nobody is
-// told.
+// Kill ends the member as a crash would. It stores nothing and does not leave the group.
 func (s *Subscription) Kill() {
 	s.mu.Lock()
 	s.lazy = true
@@ -19,7 +18,7 @@ func (s *Subscription) Kill() {
 	_ = s.end(s.ctx, errors.New("killed"))
 }
 
-// Uncommitted is how many partitions have acknowledgements that are not committed.
+// Uncommitted returns the number of partitions with acknowledgements that are not committed.
 func (s *Subscription) Uncommitted() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,7 +28,7 @@ func (s *Subscription) Uncommitted() (n int) {
 	return n
 }
 
-// Fetched is how many records were fetched of that partition, and not delivered.
+// Fetched returns the number of records of a partition that are fetched and not delivered.
 func (s *Subscription) Fetched(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,14 +36,14 @@ func (s *Subscription) Fetched(name string) int {
 	return len(l.queue)
 }
 
-// Regained reports whether that partition was lost and gained again, and nobody was told yet.
+// Regained returns true if the member has gained a partition again, and Receive has not reported it yet.
 func (s *Subscription) Regained(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.assigned.Untold(), func(l *partition) bool { return l.Name == name })
 }
 
-// Encode is how m travels.
+// Encode returns m in the form that the broker transports.
 func Encode(m skald.Message) *kgo.Record {
 	r := &kgo.Record{}
 	codec, _ := codec(nil) // nil has no fault
@@ -52,7 +51,7 @@ func Encode(m skald.Message) *kgo.Record {
 	return r
 }
 
-// Place is where the partitioner of that name puts key.
+// Place returns the partition that the partitioner with that name selects for key.
 func Place(partitioner string, key []byte, n int) (int, error) {
 	place, err := (&Options{Partitioner: partitioner}).place()
 	if err != nil {
@@ -61,7 +60,7 @@ func Place(partitioner string, key []byte, n int) (int, error) {
 	return place("t", key, n), nil
 }
 
-// Map writes m with an envelope, and reads what was written.
+// Map encodes m with an envelope. It returns the record, and the message that is decoded from it.
 func Map(e broker.Envelope, m skald.Message) (*kgo.Record, skald.Message, error) {
 	codec, err := codec(&e)
 	if err != nil {
@@ -75,7 +74,7 @@ func Map(e broker.Envelope, m skald.Message) (*kgo.Record, skald.Message, error)
 	return r, back, err
 }
 
-// Read is r as it is received.
+// Read decodes r with an envelope.
 func Read(e *broker.Envelope, r *kgo.Record) (skald.Message, error) {
 	codec, err := codec(e)
 	if err != nil {
@@ -86,7 +85,7 @@ func Read(e *broker.Envelope, r *kgo.Record) (skald.Message, error) {
 	return m, fault
 }
 
-// Held is how many messages the member has that nobody has received.
+// Held returns the number of messages that the member has fetched and not delivered.
 func (s *Subscription) Held() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

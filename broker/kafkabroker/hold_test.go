@@ -23,7 +23,8 @@ import (
 	"github.com/skald-go/skald/broker/kafkabroker"
 )
 
-// mute is a network on which one broker falls silent: connections stand, and nothing comes from it.
+// mute is a network in which one broker stops to answer. Connections stay open, and no bytes arrive from this
+// broker.
 type mute struct {
 	addr atomic.Pointer[string]
 	deaf atomic.Bool // nothing comes to it, either
@@ -65,7 +66,7 @@ func (c *muteConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// wait until the silence ends.
+// wait returns when the broker answers again.
 func (c *muteConn) wait() {
 	if at := c.m.addr.Load(); at != nil && *at == c.host {
 		c.m.mu.Lock()
@@ -87,7 +88,7 @@ func (c *muteConn) Close() error {
 	return c.Conn.Close()
 }
 
-// spread is a topic whose partitions have leaders on several brokers, and what it takes to address them.
+// spread is a client of a topic that has the leaders of its partitions on several brokers.
 type spread struct {
 	b       *kafkabroker.Broker
 	line    *mute
@@ -131,7 +132,7 @@ func (s *spread) to(partition int, ids ...string) (out []skald.Message) {
 	return out
 }
 
-// other is a partition that the leader of 0 does not lead.
+// other returns a partition that has another leader than partition 0.
 func (s *spread) other(t *testing.T) int {
 	for i, at := range s.leaders {
 		if at != s.leaders[0] {
@@ -186,7 +187,8 @@ func TestSilentLeaderStallsItsOwnPartitionsOnly(t *testing.T) {
 	inOrder(t, sub, "t/0", "first", "a", "c", "d")
 }
 
-// inOrder takes until last came by partition, and checks the order of first arrivals.
+// inOrder receives messages until the message last of a partition arrives. It checks the order of the first
+// deliveries.
 func inOrder(t *testing.T, sub broker.Subscription, partition string, want ...string) {
 	t.Helper()
 	seen, next := map[string]bool{}, 0
@@ -333,7 +335,8 @@ func TestHoldsKeepTheContract(t *testing.T) {
 	})
 }
 
-// carry publishes msgs in calls of random sizes, some of them under way at once, until all are durable.
+// carry publishes msgs in calls of random sizes, some of them at the same time, until all messages are
+// durable.
 func carry(t *testing.T, b *kafkabroker.Broker, msgs []skald.Message, rng *rand.Rand) {
 	t.Helper()
 	type piece struct {

@@ -33,12 +33,13 @@ import (
 	"github.com/skald-go/skald/store/memstore"
 )
 
-// bombed names the topic that a child process of TestMemoryOfHostileBatches consumes.
+// bombed is the environment variable with the topic that a child process of TestMemoryOfHostileBatches
+// consumes.
 const bombed = "SKALD_TEST_BOMBED"
 
 const bombPartitions = 4
 
-// A bomb is a batch that is small at Kafka and large in memory.
+// bomb is a batch that is small at Kafka and large when it is unpacked.
 type bomb struct {
 	codec   kgo.CompressionCodec
 	count   int // how many of them
@@ -88,7 +89,7 @@ func TestMemoryOfHostileBatches(t *testing.T) {
 	}
 }
 
-// consumeBombed handles the good message of each partition, and prints the most memory that the process had.
+// consumeBombed handles the good message of each partition. It prints the maximum memory of the process.
 func consumeBombed(t *testing.T, topic string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -197,7 +198,7 @@ func consumeUntil(t *testing.T, db *memstore.Store, seeds, topic string, n int) 
 	return ids
 }
 
-// drop publishes bombs to all partitions of a new topic, and a good message behind them in each.
+// drop publishes bombs to all partitions of a new topic, and then a good message to each partition.
 func drop(t *testing.T, seeds, topic string, bombs []bomb) {
 	t.Helper()
 	b, err := kafkabroker.New(seeds, nil)
@@ -226,7 +227,7 @@ func drop(t *testing.T, seeds, topic string, bombs []bomb) {
 	good(t, cl, topic, "good")
 }
 
-// good publishes a message to each partition that a handler can take.
+// good publishes a message that a handler can decode to each partition.
 func good(t *testing.T, cl *kgo.Client, topic, id string) {
 	t.Helper()
 	for i := range int32(bombPartitions) {
@@ -267,7 +268,7 @@ func produce(t *testing.T, cl *kgo.Client, topic string, id kadm.TopicID, partit
 	}
 }
 
-// batch is the bytes of a batch in Kafka's format, version 2.
+// batch returns a batch in Kafka's format, version 2.
 func (b *bomb) batch(t *testing.T) []byte {
 	t.Helper()
 	compressor, err := kgo.DefaultCompressor(b.codec)
@@ -294,7 +295,7 @@ func empties(n int) (raw []byte) {
 	return raw
 }
 
-// rawRecord is a record at that offset in its batch, with so many empty headers.
+// rawRecord returns an encoded record with that offset in its batch, and with a number of empty headers.
 func rawRecord(offset int, value []byte, headers int) []byte {
 	in := []byte{0, 0} // attributes and time
 	in = kbin.AppendVarint(in, int32(offset))

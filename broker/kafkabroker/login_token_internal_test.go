@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/internal/endpoint"
 )
 
-// mechanismOf is what a URL with these options, which speaks TLS, says who we are by.
+// mechanismOf returns the SASL mechanism for a URL with these options and TLS.
 func mechanismOf(t *testing.T, query string, env map[string]string, secure bool) (sasl.Mechanism, error) {
 	t.Helper()
 	kind := endpoint.Kind{Schemes: []string{"kafka"}, Env: "SKALD_KAFKA",

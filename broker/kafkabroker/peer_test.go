@@ -19,7 +19,7 @@ import (
 	"github.com/skald-go/skald/internal/need"
 )
 
-// peer is librdkafka, in a Python process.
+// peer is a client that uses librdkafka, in a Python process.
 type peer struct {
 	t   *testing.T
 	in  io.Writer

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/broker/kafkabroker"
 )
 
-// stops is a place where a client of franz-go can be stopped.
+// stops lets a test stop a franz-go client at one place.
 type stops struct {
 	partitioned func(*kgo.Record)
 
@@ -37,7 +37,7 @@ func newStops() *stops {
 	return &stops{partitioned: func(*kgo.Record) {}, failed: make(chan struct{})}
 }
 
-// keyed are messages to topic, whose IDs are those keys with a number.
+// keyed returns messages to topic. Each ID is a key followed by a number.
 func keyed(topic string, ids ...string) (msgs []skald.Message) {
 	for _, id := range ids {
 		msgs = append(msgs, skald.Message{ID: id, Topic: topic, Key: []byte(id[:1])})

@@ -84,7 +84,7 @@ func TestHandOverCommits(t *testing.T) {
 	}
 }
 
-// idle receives from all, and counts the partitions that the last gained.
+// idle receives with all members. It returns the number of partitions that the last member gained.
 func idle(t *testing.T, subs ...broker.Subscription) (gained int) {
 	t.Helper()
 	for _, s := range subs {

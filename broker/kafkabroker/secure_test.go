@@ -21,7 +21,7 @@ import (
 
 const secret = "s3cret-of-nobody"
 
-// guarded is a Kafka with rights, and what a test makes there.
+// guarded is a Kafka that checks rights, with the topics and groups of a test.
 type guarded struct {
 	t *testing.T
 	need.Guarded
@@ -63,7 +63,7 @@ func newGuarded(t *testing.T) *guarded {
 	return g
 }
 
-// allow gives the user rights: on "topic" or "group", one operation each.
+// allow gives the user the right to each operation on "topic" or "group".
 func (g *guarded) allow(what string, ops ...kadm.ACLOperation) {
 	g.t.Helper()
 	acl := kadm.NewACLs().Allow("User:" +

@@ -26,7 +26,7 @@ func large(t *testing.T, b *natsbroker.Broker, topic string, n int) {
 	}
 }
 
-// still waits until held does not grow any more.
+// still waits until the result of held stops to grow, and returns it.
 func still(held func() int) int {
 	for was := -1; ; time.Sleep(200 * time.Millisecond) {
 		if n := held(); n > 0 && n == was {

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/internal/need"
 )
 
-// cluster starts three servers that know each other.
+// cluster starts a cluster of three servers.
 func cluster(t *testing.T) (all []*server.Server, addrs string) {
 	t.Helper()
 	var routes []*url.URL
@@ -89,8 +89,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// rivals change one row at once. The servers may refuse all of them, after a change that is not yet on each
-// server; then they try again, as members do. More than one never wins.
+// rivals change the same row at the same time. At most one may succeed. The servers may refuse all of them
+// while a change is not yet on each server; then they retry, as members do.
 func rivals(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	kv, err := js.KeyValue(t.Context(), "skald")

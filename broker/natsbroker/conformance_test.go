@@ -37,7 +37,7 @@ func TestBrokerOnNATS(t *testing.T) {
 	brokertest.Run(t, func(t *testing.T) brokertest.Harness { return harness(t, addr) })
 }
 
-// dropStreams takes away the streams whose names begin with prefix.
+// dropStreams removes the streams with names that begin with prefix.
 func dropStreams(t *testing.T, addr, prefix string) {
 	nc, err := nats.Connect("nats://" + addr)
 	if err != nil {
@@ -153,7 +153,7 @@ func harness(t *testing.T, addr string) brokertest.Harness {
 	}
 }
 
-// serve starts a NATS whose files are in dir; port 0 is any.
+// serve starts a NATS server with files in dir. Port 0 selects a free port.
 func serve(t *testing.T, dir string, port int) *server.Server {
 	t.Helper()
 	if port == 0 {
@@ -188,7 +188,7 @@ func open(t *testing.T, addr string, opts *natsbroker.Options) *natsbroker.Broke
 	return b
 }
 
-// raw is a client that is not Skald's.
+// raw returns a connection without the driver.
 func raw(t *testing.T, addr string) (*nats.Conn, jetstream.JetStream) {
 	t.Helper()
 	nc, err := nats.Connect("nats://" + addr)
@@ -203,7 +203,7 @@ func raw(t *testing.T, addr string) (*nats.Conn, jetstream.JetStream) {
 	return nc, js
 }
 
-// stream finds the stream of a topic by what it says of itself.
+// stream returns the stream of a topic, by its description.
 func stream(t *testing.T, js jetstream.JetStream, topic string) jetstream.Stream {
 	t.Helper()
 	all := js.ListStreams(t.Context())
@@ -220,14 +220,14 @@ func stream(t *testing.T, js jetstream.JetStream, topic string) jetstream.Stream
 	return nil
 }
 
-// dialer is what nats.go wants.
+// dialer implements the dialer interface of nats.go.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
 func (d dialer) Dial(network, address string) (net.Conn, error) {
 	return d(context.Background(), network, address)
 }
 
-// flaky cuts connections in the middle of whatever travels on them.
+// flaky cuts connections at any time, also in the middle of a message.
 type flaky struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool
@@ -264,7 +264,7 @@ func (f *flaky) cut() {
 	clear(f.conns)
 }
 
-// until waits for done.
+// until waits until done returns true.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); <-time.After(5 * time.Millisecond) {

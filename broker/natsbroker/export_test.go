@@ -7,28 +7,28 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Kill ends the member as sudden death would: nothing is stored, nothing handed over.
+// Kill ends the member as a crash would. It stores nothing and does not leave the group.
 func (s *Subscription) Kill() {
 	s.kill()
 	<-s.done
 }
 
-// Encode is how m travels.
+// Encode returns m in the form that the broker transports.
 func Encode(m skald.Message) (*nats.Msg, error) {
 	codec, _ := codec(nil) // nil has no fault
 	return encode(codec, &m)
 }
 
-// Decode is how it arrives.
+// Decode returns the message that a member would deliver.
 func Decode(topic string, m *nats.Msg) (skald.Message, error) {
 	codec, _ := codec(nil)
 	return decode(codec, topic, m.Header, m.Data, 1)
 }
 
-// Cut ends a client as sudden death would.
+// Cut closes the connection of a client, as a crash would.
 func Cut(b *Broker) { b.nc.Close() }
 
-// Held is how many messages the member has that nobody has received.
+// Held returns the number of messages that the member has fetched and not delivered.
 func (s *Subscription) Held() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +38,7 @@ func (s *Subscription) Held() (n int) {
 	return n
 }
 
-// HeldBytes is how many bytes of memory they take.
+// HeldBytes returns the memory of these messages, in bytes.
 func (s *Subscription) HeldBytes() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *Subscription) HeldBytes() (n int) {
 	return n
 }
 
-// HeldBytes is how many bytes of memory its unacknowledged messages take.
+// HeldBytes returns the memory of the unacknowledged messages of a durable, in bytes.
 func HeldBytes(sub broker.Subscription) (n int) {
 	s := sub.(*durable)
 	s.mu.Lock()
@@ -59,5 +59,5 @@ func HeldBytes(sub broker.Subscription) (n int) {
 	return n
 }
 
-// Stale reports whether a row was not at the revision that was read.
+// Stale returns true if err means that a row has another revision than the one that was read.
 func Stale(err error) bool { return stale(err) }

@@ -25,7 +25,7 @@ func message(topic, key string, n int) skald.Message {
 		Key: []byte(key), Data: []byte("d")}
 }
 
-// receive takes from s until done says that it has enough.
+// receive receives messages from s until done returns true.
 func receive(t *testing.T, s broker.Subscription, done func([]broker.Delivery) bool) (out []broker.Delivery) {
 	t.Helper()
 	for deadline := time.After(5 * time.Minute); ; {
@@ -207,7 +207,8 @@ func TestFence(t *testing.T) {
 	fenced(t, b, js, "t")
 }
 
-// fenced takes the partition of topic, which has one, away from a member that does not look.
+// fenced stores another owner for the only partition of topic. It checks that the old owner loses the
+// partition and stores no position.
 func fenced(t *testing.T, b *natsbroker.Broker, js jetstream.JetStream, topic string) {
 	t.Helper()
 	sub, err := b.Subscribe(t.Context(), broker.Group{Name: "g", Topics: []string{topic}})

@@ -28,7 +28,7 @@ import (
 	"github.com/skald-go/skald/broker/natsbroker"
 )
 
-// guarded starts a NATS that asks who is there.
+// guarded starts a NATS server that authenticates clients.
 func guarded(t *testing.T, set func(*server.Options)) (addr string) {
 	t.Helper()
 	o := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
@@ -59,7 +59,7 @@ func dial(t *testing.T, url string) (*natsbroker.Broker, error) {
 	return b, err
 }
 
-// opens says whether the URL opens its NATS: a message goes in and comes back.
+// opens returns nil if a client with the URL can publish a message and receive it.
 func opens(t *testing.T, url string) error {
 	t.Helper()
 	b, err := dial(t, url)
@@ -80,7 +80,7 @@ func opens(t *testing.T, url string) error {
 	return sub.Close(t.Context())
 }
 
-// authority signs certificates into a folder.
+// authority is a certificate authority that writes certificates to a folder.
 type authority struct {
 	t    *testing.T
 	dir  string
@@ -96,7 +96,7 @@ func newAuthority(t *testing.T, name string) *authority {
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
-// sign makes name.pem and name.key.
+// sign writes the files name.pem and name.key.
 func (a *authority) sign(name string, ips []net.IP) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -184,7 +184,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// user is a pair of keys; its seed is a secret.
+// user returns pair, its public key and its secret seed.
 func user(t *testing.T, pair nkeys.KeyPair, err error) (nkeys.KeyPair, string, []byte) {
 	t.Helper()
 	public, err2 := pair.PublicKey()

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/internal/seeded"
 )
 
-// A mutant is the driver with one bug in its subscriptions.
+// mutant is the driver with one bug in its subscriptions.
 type mutant struct {
 	bug   string
 	finds string // the test of the suite that must fail

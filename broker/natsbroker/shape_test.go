@@ -16,7 +16,7 @@ import (
 	"github.com/skald-go/skald/broker/natsbroker"
 )
 
-// theirs is a stream as a team has it, with a durable.
+// theirs creates a stream with a durable, as another team would.
 func theirs(t *testing.T, js jetstream.JetStream, set func(*jetstream.ConsumerConfig)) {
 	t.Helper()
 	_, err := js.CreateOrUpdateStream(t.Context(),

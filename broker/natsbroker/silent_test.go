@@ -18,7 +18,7 @@ import (
 	"github.com/skald-go/skald/internal/need"
 )
 
-// silencer is a proxy of NATS that swallows each message whose subject contains a text.
+// silencer is a proxy of NATS that drops each message with a subject that contains a text.
 type silencer struct {
 	address   string
 	swallows  atomic.Pointer[string]

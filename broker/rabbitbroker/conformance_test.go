@@ -90,7 +90,7 @@ func TestBroker(t *testing.T) {
 	})
 }
 
-// hosts is what New wants of a URL.
+// hosts returns the servers of a URL, in the form of New.
 func hosts(at string) string { return strings.TrimPrefix(at, "amqp://") }
 
 func open(t *testing.T, at string, opts *rabbitbroker.Options) *rabbitbroker.Broker {
@@ -106,7 +106,7 @@ func open(t *testing.T, at string, opts *rabbitbroker.Options) *rabbitbroker.Bro
 	return b
 }
 
-// raw is a client that is not Skald's, in confirm mode.
+// raw returns a channel in confirm mode, without the driver.
 func raw(t *testing.T, at string) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.Dial(at)
@@ -136,14 +136,14 @@ func confirm(t *testing.T, ch *amqp.Channel, exchange, key string, p amqp.Publis
 	}
 }
 
-// sizeLimit is the largest message that RabbitMQ accepts. The setting covers the whole server, so tests that
-// run at the same time share it, and the last one to end removes it.
+// sizeLimit sets the largest message that RabbitMQ accepts. The setting applies to the whole server, so tests
+// that run at the same time share it. The last of them removes it.
 type sizeLimit struct {
 	mu    sync.Mutex
 	users int
 }
 
-// set limits the size until t ends. An open channel keeps its old limit, so the connections are cut.
+// set limits the size until t ends. An open channel keeps its old limit, so set cuts the connections.
 func (l *sizeLimit) set(t *testing.T, line *flaky, bytes int) {
 	ctl := need.RabbitMQCtl(t)
 	l.mu.Lock()
@@ -160,7 +160,7 @@ func (l *sizeLimit) set(t *testing.T, line *flaky, bytes int) {
 	line.cut()
 }
 
-// made is what a test has made, to be taken away behind it.
+// made has the topics and groups that a test has created, to remove them after the test.
 type made struct {
 	t      *testing.T
 	mu     sync.Mutex
@@ -168,7 +168,7 @@ type made struct {
 	groups map[string]bool
 }
 
-// tidied is a broker that notes what is made.
+// tidied is a broker that records the topics and groups that are created.
 type tidied struct {
 	*rabbitbroker.Broker
 	made *made
@@ -210,7 +210,7 @@ func (m *made) sweep(at string) {
 	}
 }
 
-// flaky cuts connections in the middle of whatever travels on them.
+// flaky cuts connections at any time, also in the middle of a frame.
 type flaky struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool
@@ -247,7 +247,7 @@ func (f *flaky) cut() {
 	clear(f.conns)
 }
 
-// until waits for done.
+// until waits until done returns true.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); <-time.After(5 * time.Millisecond) {
@@ -257,7 +257,7 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// hole is a network that takes in everything and gives nothing, once it is open.
+// hole is a network. After open is called, its connections accept all bytes and deliver none.
 type hole struct {
 	mu    sync.Mutex
 	conns []*holed

@@ -6,25 +6,25 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Kill ends the member as sudden death would: nothing is stored, nothing handed over.
+// Kill ends the member as a crash would. It stores nothing and does not leave the group.
 func (s *Subscription) Kill() {
 	s.kill()
 	<-s.done
 }
 
-// Encode is how m travels.
+// Encode returns m in the form that the broker transports.
 func Encode(m skald.Message) (amqp.Publishing, error) {
 	codec, _ := codec(nil) // nil has no fault
 	return encode(codec, &m)
 }
 
-// Decode is how it arrives.
+// Decode returns the message that a member would deliver.
 func Decode(topic string, d amqp.Delivery) (skald.Message, error) {
 	codec, _ := codec(nil)
 	return decode(codec, topic, &d)
 }
 
-// Held is how many messages the member has that nobody has received.
+// Held returns the number of messages that the member has fetched and not delivered.
 func (s *Subscription) Held() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 	"github.com/skald-go/skald/internal/need"
 )
 
-// vhost is a virtual host of the test's own on the server at, and what governs it.
+// vhost creates a virtual host for the test. It returns its name, and a function that runs rabbitmqctl for
+// it.
 func vhost(t *testing.T, at string) (name string, ctl func(verb string, args ...string) string) {
 	t.Helper()
 	do := need.RabbitMQCtl(t)

@@ -26,7 +26,7 @@ func message(topic, key string, n int) skald.Message {
 		Key: []byte(key), Data: []byte("d")}
 }
 
-// place is a topic of the test's own, and what makes its groups; all is taken away behind the test.
+// place is a topic of one test, with functions that create groups. All of it is removed after the test.
 type place struct {
 	tidied
 	t     *testing.T
@@ -67,7 +67,7 @@ func (p *place) publish(msgs ...skald.Message) {
 	}
 }
 
-// receive takes from s until done says that it has enough.
+// receive receives messages from s until done returns true.
 func receive(t *testing.T, s broker.Subscription, done func([]broker.Delivery) bool) (out []broker.Delivery) {
 	t.Helper()
 	for deadline := time.After(5 * time.Minute); ; {

@@ -19,8 +19,8 @@ import (
 	"github.com/skald-go/skald/internal/need"
 )
 
-// team is a topology as most tutorials have it: a topic exchange, whose routing keys are types, and one queue
-// for each service, bound by pattern.
+// team is the topology of most tutorials: a topic exchange with types as routing keys, and one queue for each
+// service, bound by a pattern.
 type team struct {
 	ch       *amqp.Channel
 	exchange string
