@@ -6,29 +6,30 @@ import (
 )
 
 var (
-	// ErrLent reports that a handler tried to end a transaction that Skald commits itself. The inbox makes a
-	// dead letter of the handler's message at once, because another attempt could repeat the statements that
-	// follow a ROLLBACK.
+	// ErrLent reports that a handler tried to end a transaction that Skald commits itself. The inbox makes
+	// the message a dead letter without a retry, because a retry could repeat the statements after a
+	// ROLLBACK.
 	ErrLent = errors.New("store: the transaction was lent by Skald, which ends it itself: return nil to commit, an error to roll back")
 	// ErrUnshared reports that a function left a savepoint, a setting or a temporary object in the
 	// transaction, or kept its connection. The next function needs another transaction.
 	ErrUnshared = errors.New("store: a function left a savepoint, a setting or a temporary object, or kept the connection: the next function needs another transaction")
-	// ErrLost reports that a guard of an effect did not hold. Nothing of the effect was stored.
+	// ErrLost reports that a guard of an effect did not hold: a row is not in the state that the effect
+	// requires. The store wrote nothing of the effect.
 	ErrLost = errors.New("store: a guard of the effect did not hold")
-	// ErrBusy reports that a concurrent transaction holds the mark or the lock. The caller should try again.
+	// ErrBusy reports that a concurrent transaction holds the mark or the lock. The caller should retry.
 	ErrBusy = errors.New("store: another transaction holds the mark or the lock: try again")
 	// ErrNoSettings reports that this database has no settings for a transaction.
 	ErrNoSettings = errors.New("store: this database has no settings for a transaction: leave inbox.Options.Transaction.Settings out, or use PostgreSQL")
-	// ErrMoved reports that the database lacks a tick that it returned before. The database was restored to
-	// an earlier state, or is another one.
+	// ErrMoved reports that the database lacks a tick, a position of the outbox, that it returned before. The
+	// database was restored to an earlier state, or it is another database.
 	ErrMoved = errors.New("store: the database went back in time or is another one")
-	// ErrStandby reports that the server is a standby, so its snapshots are not ordered. This error counts as
-	// an outage, because a standby may be promoted.
+	// ErrStandby reports that the server is a standby. Skald cannot write there, and snapshots of a standby
+	// have no order. ErrStandby is an outage, because a standby may be promoted.
 	ErrStandby = errors.New("store: the server is a standby: let the URL lead to the primary (target_session_attrs=read-write), or wait for its promotion")
 )
 
-// MovedError reports that this is not the database of the shards, or that it went back in time, or that its
-// sequences return used numbers. Relays and consumers stop.
+// MovedError reports that the database was copied or restored to an earlier state, or that its sequences
+// return used numbers. Relays and consumers stop until an operator runs Recover.
 type MovedError struct{ Observed string }
 
 func (e *MovedError) Error() string {
@@ -78,7 +79,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("store: message %s on topic %q: %s", e.Type, e.Topic, e.What)
 }
 
-// RetentionError reports a retention that is too short or too long.
+// RetentionError reports a retention that is too short or too long for the database.
 type RetentionError struct {
 	What   string // "marks are kept 1h0m0s, rows 2h0m0s"
 	Remedy string
@@ -98,9 +99,9 @@ func (e *EncodingError) Error() string {
 	return fmt.Sprintf("store: %s has the encoding %s, Skald needs UTF8: %s", e.Where, e.Encoding, e.Remedy)
 }
 
-// LentError is a failure of a transaction that was lent to a function, while Skald's own transactions
-// succeed. The function caused the failure, for example by a role that it set, so Incurable returns false for
-// a LentError.
+// LentError is a failure in the transaction of a handler or a step, while Skald's own transactions succeed.
+// So the handler caused the failure, for example by a role that it set. Incurable returns false for a
+// LentError.
 type LentError struct{ Err error }
 
 func (e *LentError) Error() string {
@@ -111,9 +112,9 @@ func (e *LentError) Error() string {
 // Unwrap returns Err.
 func (e *LentError) Unwrap() error { return e.Err }
 
-// Incurable returns true if waiting cannot cure err. Such errors are a missing table, a wrong version, a
-// missing right, unsupported settings or isolation, an impossible retention, an encoding other than UTF-8,
-// and a database that moved. Incurable returns false for a LentError.
+// Incurable reports whether a retry cannot succeed until a person fixes something. Such errors are a missing
+// table, a wrong version, a missing right, unsupported settings or isolation, an impossible retention, an
+// encoding other than UTF-8, and a database that moved. Incurable returns false for a LentError.
 func Incurable(err error) bool {
 	if lent := (*LentError)(nil); errors.As(err, &lent) {
 		return false

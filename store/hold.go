@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// EntityHold requests a place in the queue of each entity.
+// EntityHold requests a place for a saga in the queue of each entity. The first saga in a queue holds the
+// entity.
 type EntityHold struct {
 	Holder   string  // a saga's ID; requests with the same ID share their places
 	Saga     SagaRef // the saga to wake, at any Version

@@ -12,17 +12,17 @@ const (
 	Serializable
 )
 
-// ErrNoIsolation reports that the isolation of this database cannot be chosen.
+// ErrNoIsolation reports that this database does not support the requested isolation level.
 var ErrNoIsolation = errors.New("store: this database has no levels of isolation: leave inbox.Options.Transaction.Isolation out, or use PostgreSQL or SQLite")
 
-// Collided reports whether an error with this SQLSTATE aborted one transaction in favour of another, so that
-// a retry may succeed immediately. These are serialization failures and deadlocks.
+// Collided reports whether err is a serialization failure or a deadlock. The database aborted one transaction
+// so that another could continue, and a retry may succeed immediately.
 func Collided(err error) bool {
 	code := sqlState(err)
 	return code == "40001" || code == "40P01"
 }
 
-// Contended reports whether a transaction of a rival caused err: Collided, a lock timeout (55P03) or ErrBusy.
+// Contended reports whether a concurrent transaction caused err: Collided, a lock timeout (55P03) or ErrBusy.
 func Contended(err error) bool {
 	return Collided(err) || sqlState(err) == "55P03" || errors.Is(err, ErrBusy)
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Operator is the part of a Store that reports its state to operators, metrics and tests. It neither locks
-// nor changes anything.
+// Operator is the part of a Store that operators, metrics and tests read. It neither locks nor changes
+// anything.
 type Operator interface {
-	// List lists messages, steps, sagas and other records. Each requested part is a separate read.
+	// List lists messages, steps, sagas and other records. Each requested part is a separate query.
 	List(ctx context.Context, l List) (Listed, error)
 
 	// Audits lists the actions of operators.
 	Audits(ctx context.Context, q AuditQuery) ([]Audit, error)
 
-	// Status counts the records of the database. Each requested part is a separate read.
+	// Status counts the records of the database. Each requested part is a separate query.
 	Status(ctx context.Context, q StatusQuery) (Status, error)
 }
 
@@ -25,7 +25,7 @@ type Lister interface {
 	List(ctx context.Context, l List) (Listed, error)
 }
 
-// List selects the records to list. Nil parts are not read.
+// List selects the records to list. A nil part lists nothing.
 type List struct {
 	Parked      *ParkedQuery
 	Quarantined *QuarantineQuery
@@ -34,8 +34,8 @@ type List struct {
 	Sagas       *SagaQuery
 	// Definitions lists the definitions of sagas, by name, newest first.
 	Definitions bool
-	// Payloads reads payloads of the outbox: of the newest rows and of the first deferred ones, up to
-	// PayloadRows each. Rows without a payload are skipped.
+	// Payloads reads a sample of payloads: those of the newest rows of the outbox and of the first deferred
+	// rows, up to PayloadRows each. It skips rows without a payload.
 	Payloads bool
 	Locks    *LockQuery
 	Holds    *HoldQuery
@@ -46,19 +46,18 @@ type List struct {
 	Finished *FinishedQuery
 }
 
-// Bounds of List.Payloads: rows of the outbox and of the deferred ones each, bytes of one payload, and bytes
-// of all.
+// Limits of List.Payloads.
 const (
-	PayloadRows  = 1000
-	PayloadBytes = 16 << 10
-	PayloadsAll  = 4 << 20
+	PayloadRows  = 1000     // rows of the outbox, and as many deferred rows
+	PayloadBytes = 16 << 10 // bytes of one payload
+	PayloadsAll  = 4 << 20  // bytes of all payloads
 )
 
 // Payload is the payload of a row of the outbox.
 type Payload struct {
-	// Message has id, topic, type and content type; if Read is true, headers and data, too.
+	// Message has id, topic, type and content type. If Read is true, it also has headers and data.
 	Message skald.Message
-	// Read is false if the payload exceeds the bounds or its headers cannot be decoded.
+	// Read is false if the payload exceeds the limits or its headers cannot be decoded.
 	Read bool
 }
 
@@ -105,7 +104,7 @@ type StatusReader interface {
 	Status(ctx context.Context, q StatusQuery) (Status, error)
 }
 
-// countWithin limits the time of a count of sagas, so that the count does not delay a backlog for long.
+// countWithin limits the time of a count of sagas, so that this count does not delay a report of the backlog.
 const countWithin = 2 * time.Second
 
 // ReadBacklog reads the backlog of the outbox, of the consumers and of sagas. If sagas cannot be counted,
@@ -129,24 +128,24 @@ func CountSagas(ctx context.Context, db StatusReader, b *Backlog) {
 
 // AuditQuery selects audits.
 type AuditQuery struct {
-	Run    string // of this run, in order; empty selects all, the last first
-	After  int64  // with a run: only larger numbers
-	Before int64  // without a run: only smaller numbers; 0 begins with the last
+	Run    string // selects the audits of one run, in order; empty selects all, the newest first
+	After  int64  // with Run: only larger numbers
+	Before int64  // without Run: only smaller numbers; 0 begins with the newest
 	Limit  int    // default 1,000
 }
 
 // StatusQuery selects the parts of Status to read.
 type StatusQuery struct {
-	// Backlog is cheap even if the outbox is large, because each process that reports metrics requests it
-	// regularly.
+	// Backlog counts the work that waits. It is cheap even if the outbox is large, because each process with
+	// metrics requests it regularly.
 	Backlog bool
 	// ParkedOf counts the parked messages and dead letters of this consumer; empty counts none.
 	ParkedOf string
 	// Unhandled lists types without a handler. It reads all parked messages.
 	Unhandled bool
-	// Retention reads the retention that Maintain last applied.
+	// Retention reads the retention that the last Maintain applied.
 	Retention bool
-	// Outbox reads views that are cheap even if the outbox is large.
+	// Outbox counts unpublished rows. It is cheap even if the outbox is large.
 	Outbox bool
 	// Sagas counts sagas into Backlog.Sagas and Backlog.Tracked, each count up to 10,000.
 	Sagas bool
@@ -156,8 +155,8 @@ type StatusQuery struct {
 type Status struct {
 	Backlog
 	Parked ParkedCounts
-	// Quarantined is the number of messages in quarantine, of the consumer in StatusQuery.ParkedOf, that are
-	// not yet taken. A store has at most QuarantineOfAll.
+	// Quarantined is the number of messages in the quarantine of the consumer StatusQuery.ParkedOf that are
+	// not yet taken: at most QuarantineOfAll.
 	Quarantined int64
 	Unhandled   []UnhandledKind // by consumer, topic and type
 	// Retention is zero if Maintain never ran.

@@ -2,11 +2,11 @@ package store
 
 import "time"
 
-// OutboxStatus counts the rows that wait to be published, and names the relay of each shard.
+// OutboxStatus counts the unpublished rows of the outbox, and has the relay of each shard.
 type OutboxStatus struct {
 	Pending  int64         // unpublished rows, without the deferred ones
 	Exact    bool          // false means that Pending is an estimate, because there are many rows
-	Oldest   time.Duration // since the oldest pending row was written; 0 if there is none
+	Oldest   time.Duration // age of the oldest pending row; 0 without pending rows
 	Deferred int64         // rows that the broker refused, or that wait for such a row
 	Shards   []OutboxShard // in order
 }

@@ -6,12 +6,11 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// KeyOrder is the requirement of a mark on the order of its key.
+// KeyOrder is the order that an intake requires between a message and other messages of its key.
 type KeyOrder int8
 
-// Orders of a key. Each except Anytime first locks the key of the consumer, or the message itself if it has
-// no key, until the transaction ends. So only one message of a key is in progress at a time, wherever it
-// comes from.
+// Orders of a key. Each except Anytime locks the key of the consumer until the transaction ends. A message
+// without a key locks itself. So only one message of a key is in progress at a time.
 const (
 	Anytime KeyOrder = iota // no requirement
 	// Arriving is for a message from the broker. The message is fresh only if no message of its key is
@@ -22,8 +21,8 @@ const (
 	Retrying
 )
 
-// Parked is a message that the store keeps unchanged for a consumer, either to retry it or as a dead letter.
-// Messages of one key, of any topic, are handled in the order in which they were parked.
+// Parked is a message that the store keeps for a consumer, either to retry it or as a dead letter. A consumer
+// handles the parked messages of one key, of any topic, in the order in which they were parked.
 type Parked struct {
 	Consumer string
 	// Identity is the identity that the message itself has, if it has one.
@@ -31,9 +30,9 @@ type Parked struct {
 	Message   skald.Message
 	Partition string // of the broker, with Position
 	Position  int64
-	Fault     string // why its envelope cannot be decoded; empty if it can
+	Fault     string // the reason why the message cannot be decoded; empty if it can
 
-	Attempts int // attempts that failed and were counted; 0 means that the message only waits
+	Attempts int // number of counted failed attempts; 0 means that the message only waits
 	// Due is the time until the next attempt, by the store's clock. If the message waits for earlier messages
 	// of its key, the time counts from the moment when it becomes the first.
 	Due time.Duration
@@ -47,21 +46,21 @@ type Parked struct {
 
 	Dead *Death // nil while it is parked
 	Call *Call  // its external call; nil if it has none. Requeue leaves it unchanged
-	// Session is the session that has the message in progress until it is due, because it claimed the message
-	// or plans a call. Empty means that no session has the message. The messages of a dead session become due
+	// Session is the session that has the message in progress until Due, because it claimed the message or
+	// plans a call. Empty means that no session has the message. The messages of a dead session become due
 	// when another session takes its partitions: see SyncRequest.Take.
 	Session string
-	// Claims is the number of claims without an answer, including this one. If it is above 1, a process ended
+	// Claims is the number of claims without a result, including this one. If it is above 1, a process ended
 	// while this message was in progress.
 	Claims int
 	// CrashCount is the number of processes that ended while this message was their only message in progress.
 	CrashCount int
 
-	// Since is when it was parked. Drivers set it on reading.
+	// Since is the time at which the message was parked. Drivers set it on reading.
 	Since time.Time
-	// Place is the message's number in the order of arrival. Drivers set it on reading.
+	// Place is the number of the message in the order of parking. Drivers set it on reading.
 	Place int64
-	// Waiting reports that earlier messages of the key come first. Drivers set it on reading.
+	// Waiting reports that the message waits for earlier messages of its key. Drivers set it on reading.
 	Waiting bool
 }
 
@@ -72,7 +71,7 @@ const MaxFailures = 10
 type Failure struct {
 	At   time.Time
 	Why  string // the chain of errors, cut to 4 KiB
-	Host string // the host that ran it
+	Host string // the host of the process
 }
 
 // Death is the reason why a message is a dead letter.
@@ -81,9 +80,9 @@ type Death struct {
 	Kind        string // "attempts", "age", "malformed", "permanent", …
 	Fingerprint string // groups dead letters: equal for failures of one kind
 	Stack       string // of a panic, cut to 16 KiB
-	Version     string // of the program
-	// BlocksKey reports that later messages of the key wait until the dead letter is redriven or dropped.
-	// BlocksKey has no effect if the step of the message (Park.Step) is barred or undone.
+	Version     string // the version of the program
+	// BlocksKey reports that later messages of the key wait until an operator redrives or drops the dead
+	// letter. It has no effect if the step of the message (Park.Step) is barred or undone.
 	BlocksKey bool
 }
 
@@ -91,45 +90,48 @@ type Death struct {
 // the conditions of Was and Instead hold.
 type Park struct {
 	Parked
-	// Marked allows and preserves a mark. A rejection that becomes a dead letter also has Marked set.
+	// Marked permits that the message has a mark, and does not delete that mark. A rejection that becomes a
+	// dead letter needs Marked.
 	Marked bool
-	// Instead, if not nil, is a message of the same key. It is deleted, and this message takes its place.
-	// Guard: the message in Instead is parked or dead, and has no external call, because the call would be
-	// lost. Claims, CrashCount and Session of this message are not stored.
+	// Instead, if not nil, is another message of the same key. Park deletes that message and puts this
+	// message in its place. Guard: the message in Instead is parked or dead, and has no external call,
+	// because the call would be lost. Park does not store Claims, CrashCount and Session of this message.
 	Instead *Identity
-	// Was, if not nil, is the number of attempts that the message is parked with. Nil means that the message
-	// is neither parked nor dead, and that its key has room.
+	// Was, if not nil, requires that the message is parked with this number of attempts. Nil requires that
+	// the message is neither parked nor dead, and that its key has room.
 	Was *int
-	// WasCall, if Was is not nil, is the key of the message's external call; empty means that the message has
-	// no call. So a decision that is older than a planned call does not undo that call. A message without a
-	// call gets a Call only while it is the first of its key.
+	// WasCall, if Was is not nil, is the required key of the message's external call; empty requires that the
+	// message has no call. So a decision that is older than a planned call does not undo that call. A message
+	// without a call gets a Call only while it is the first of its key.
 	WasCall string
-	// WasClaim, if not nil, is the claim that was read. It applies only if Was is not nil. Guard: the message
-	// has not been claimed or answered since. Use it to change a message that another session may have in
-	// progress.
+	// WasClaim, if not nil, is the claim that the caller read. It applies only if Was is not nil. Guard:
+	// since then, no session has claimed or finished the message. Use WasClaim to change a message that
+	// another session may have in progress.
 	WasClaim *Claim
-	// Step, if not nil, is the step of the message. The step is recorded as parked or dead, unless it already
-	// has a state other than these two.
+	// Step, if not nil, is the step of the message. Park records the step as parked or dead, unless the step
+	// is in another state.
 	Step *Step
-	// Server is the server session on which the message was received, as in Intake; empty allows any. Guard,
-	// if Was is nil: the effect runs on that session. After a restore, the broker delivers the message again,
-	// in the order of its key.
+	// Server is the required server session, as in Intake; empty allows any. Guard, if Was is nil: the effect
+	// runs on the session on which the message was received. After a restore, the guard fails, and the broker
+	// delivers the message again, in the order of its key.
 	Server string
 	// MostRows and MostBytes limit the parked messages of one key. 0 means no limit.
 	MostRows, MostBytes int64
 }
 
-// Claim is the number of claims of a message without an answer, and the session of the last one.
+// Claim is the number of claims of a message without a result, and the session of the last claim.
 type Claim struct {
 	Claims  int
 	Session string
 }
 
-// Requeue makes a parked message or dead letter due now, with its attempts. A dead letter is parked again at
-// its old place. There is one exception: a dead letter that does not block its key goes to the end of the key
-// if a later message of the key has an external call. Otherwise it would be before the message with the call,
-// and could wait for the outcome of the call. The same exception applies to a message that replaces another
-// by Park.Instead. Guard: the message is parked or dead.
+// Requeue makes a parked message or dead letter due now, and keeps its attempts. Guard: the message is parked
+// or dead.
+//
+// A dead letter is parked again at its old place, with one exception: if it does not block its key and a
+// later message of the key has an external call, it goes to the end of the key. Otherwise the dead letter
+// would come before the message with the call, and could wait for the outcome of that call. The same
+// exception applies to a message that replaces another by Park.Instead.
 type Requeue struct {
 	Consumer string
 	Identity
@@ -140,8 +142,8 @@ type Requeue struct {
 	// is still that dead letter. The guard is lost if the message was redriven and died again.
 	DeadAt time.Time
 	// Attempts, if not nil, is the number of attempts, as the caller read it. Guard: the message is still
-	// parked and has at least this number of attempts. So Requeue does not release the message after it died,
-	// or after another operator released it. It does release the message after one more failure.
+	// parked and has at least this number of attempts. So Requeue does nothing after the message died, or
+	// after another operator requeued it. It still works after one more failure.
 	Attempts *int
 }
 
@@ -152,12 +154,12 @@ type Finish struct {
 	Consumer string
 	Identity
 	Attempts *int
-	// WasCall, if Attempts is not nil, is the key of the message's external call; empty means that the
-	// message has no call. So a caller that read the message before a call was planned does not finish the
-	// message during the call.
+	// WasCall, if Attempts is not nil, is the required key of the message's external call; empty requires
+	// that the message has no call. So a caller that read the message before a call was planned cannot finish
+	// the message during the call.
 	WasCall string
-	// DeadAt, if not zero, is the time at which the message died, as the caller read it. So a dead letter
-	// that was redriven meanwhile is not dropped, even if it died again.
+	// DeadAt, if not zero, is the time at which the message died, as the caller read it. So Finish does not
+	// drop a dead letter that an operator redrove meanwhile, even if it died again.
 	DeadAt time.Time
 	// Place, if not 0, is the expected place. A message at another place counts as not found.
 	Place int64
@@ -168,7 +170,7 @@ type Audit struct {
 	Author, Reason, Action string // "redrive", "release", "drop", "import", "recover"
 	Consumer               string
 	Identity
-	Run string // the redrive that it belongs to; empty if none
+	Run string // the run of a bulk action, such as a redrive; empty for a single action
 
 	// Number and the fields below are set by drivers on reading.
 	Number int64 // in order of writing
@@ -180,36 +182,36 @@ type Audit struct {
 // ClaimSize limits a claim.
 type ClaimSize struct {
 	Keys int // maximum number of keys; of each key at most the first message is claimed
-	// Prefetch is the number of messages directly after each claimed message that are read with it.
-	// Prefetched messages are handled in the transaction of the claimed message, or not at all, so they need
-	// no claim of their own. Nothing is read after a message that has a call, that ended its process, or that
-	// was claimed before without an answer. The list also ends before such a message, before a dead letter,
-	// and before a type that is left to other builds. After a claim without an answer, the next claim also
+	// Prefetch is the maximum number of messages to read directly after each claimed message. The process
+	// handles prefetched messages in the transaction of the claimed message, or not at all, so they need no
+	// claim of their own. A claim prefetches nothing after a message that has a call, that ended its process,
+	// or that has an earlier claim without a result. It also stops before such a message, before a dead
+	// letter, and before a type of ClaimRequest.Not. After a claim without a result, the next claim also
 	// raises Claims of the prefetched messages.
 	Prefetch    int
-	PrefetchAll int // prefetched messages of all keys together
+	PrefetchAll int // maximum number of prefetched messages of all keys together
 }
 
 // Claimed is the result of Claim.
 type Claimed struct {
-	Parked []Parked // by Place; prefetched ones are Waiting
-	Sagas  []Saga   // longest due first
-	// Next is the time until more work is due. 0 means that more work may be due already, because the claim
-	// ended at a limit. Negative means that there is no more work.
+	Parked []Parked // by Place; prefetched messages have Waiting set
+	Sagas  []Saga   // the longest due first
+	// Next is the time until more work is due. 0 means that more work may be due now, because the claim ended
+	// at a limit. Negative means that no more work will be due.
 	Next time.Duration
-	// Admitted reports that a message in the consumer's quarantine was admitted and is not taken yet.
+	// Admitted reports that the consumer must take an admitted message from its quarantine.
 	Admitted bool
-	// Sync is the result of a SyncConsumer that only reads. It is set only if ClaimRequest.Sync is.
+	// Sync is the result of a SyncConsumer that only reads, if ClaimRequest.Sync is true.
 	Sync SyncResult
 }
 
-// ParkedCounts counts the parked messages and dead letters of a consumer. Up to 10,000 of each are counted;
-// above that, a store may estimate the numbers and bytes. Oldest is always exact.
+// ParkedCounts counts the parked messages and dead letters of a consumer. Above 10,000 of each, a store may
+// estimate the numbers and bytes. Oldest is always exact.
 type ParkedCounts struct {
 	Parked, Dead int64
-	Bytes        int64         // keys and payloads of parked messages
-	DeadBytes    int64         // keys and payloads of dead letters
-	Oldest       time.Duration // since the oldest message was parked; 0 if there is none
+	Bytes        int64         // of the keys and payloads of parked messages
+	DeadBytes    int64         // of the keys and payloads of dead letters
+	Oldest       time.Duration // time since the oldest message was parked; 0 without parked messages
 }
 
 // ParkedQuery selects parked messages and dead letters. Zero fields select all.
@@ -218,16 +220,16 @@ type ParkedQuery struct {
 	Identity    *Identity
 	Key         []byte
 	Fingerprint string
-	Dead        *bool // true: only dead letters; false: only parked ones
-	Failed      bool  // only with attempts, or with several failures
-	Calling     bool  // only with an external call
-	After       int64 // only with a larger Place
-	Bare        bool  // without data and headers
+	Dead        *bool // true selects only dead letters, false only parked messages
+	Failed      bool  // only messages with a failed attempt
+	Calling     bool  // only messages with an external call
+	After       int64 // only messages with a larger Place
+	Bare        bool  // omit data and headers
 	Limit       int   // default 1,000
 
 	// Topic, Type and the fields below have no index. The store examines at most Scan of the messages that
-	// the fields above select (0: all). If this limit ends the list before Limit, Listed.ParkedTo is the last
-	// place that was examined.
+	// the fields above select; 0 means all. If Scan ends the list before Limit, Listed.ParkedTo is the last
+	// examined place.
 	Topic, Type, Kind string
 	DeadFrom, DeadTo  time.Time // only dead letters that died from DeadFrom to before DeadTo
 	About             string    // the id, correlation, cause or subject

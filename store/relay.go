@@ -5,9 +5,9 @@ import "context"
 // Source is the part of a Store that relays read: the shards of the outbox, their rows, and the deferred
 // rows.
 type Source interface {
-	// Lease takes, renews and releases shards, by the store's clock. In the same round trip it looks for new
-	// rows. With an empty LeaseRequest.Owner, Lease only looks for rows, and writes nothing while there are
-	// none.
+	// Lease takes, renews and releases shards, by the store's clock. In the same round trip it can look for
+	// new rows. If LeaseRequest.Owner is empty, Lease only looks for new rows, and writes nothing if there
+	// are none.
 	Lease(ctx context.Context, ask LeaseRequest) (Leased, error)
 
 	// Pull reads a page of a window, in order: at most limit rows and PageBytes, but at least one row. For a
@@ -21,11 +21,12 @@ type Source interface {
 // DeferredQuery selects deferred rows of some shards.
 type DeferredQuery struct {
 	Shards []int
-	// Keys lists the keys that have deferred rows. Rows without a key delay no others and are not listed.
+	// Keys lists the keys that have deferred rows. It omits rows without a key, because they delay no other
+	// rows.
 	Keys bool
-	// Due is the maximum number of due rows to read, in order; 0 reads none. Of each key, Due selects the
+	// Due is the maximum number of due rows to read, in order; 0 reads none. For each key, Due selects the
 	// first row if that row is due. It also selects the rows after it, up to the next row with attempts. If
-	// the first row itself has attempts, Due selects only the first row. Pull's bound on bytes applies.
+	// the first row itself has attempts, Due selects only the first row. The limit PageBytes applies.
 	Due int
 }
 
@@ -36,8 +37,8 @@ type Deferred struct {
 }
 
 // Snapshot looks for rows that were committed after the snapshot base; "" is the beginning. If there are no
-// such rows, Snapshot returns base. Otherwise it returns a new snapshot. All rows between the two snapshots
-// are flushed to disk, and Pull can read them. Snapshot returns ErrMoved if the database does not have base.
+// such rows, Snapshot returns base, otherwise a new snapshot. Pull can then read the rows between the two
+// snapshots, which are all flushed to the disk. Snapshot returns ErrMoved if the database does not have base.
 func Snapshot(ctx context.Context, db Leaser, base string) (tip string, err error) {
 	got, err := db.Lease(ctx, LeaseRequest{SnapshotBase: &base})
 	return got.Tip, err
@@ -55,7 +56,7 @@ func DeferredKeys(ctx context.Context, db Deferrer, shards []int) ([]DeferredKey
 }
 
 // DueRows reads due deferred rows of these shards, up to limit. The rows that were due first come first. So
-// rows that are refused again and again do not delay other rows for long.
+// rows that the broker always refuses do not delay other rows for long.
 func DueRows(ctx context.Context, db Deferrer, shards []int, limit int) ([]DeferredRow, error) {
 	d, err := db.Deferred(ctx, DeferredQuery{Shards: shards, Due: limit})
 	return d.Due, err

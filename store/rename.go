@@ -15,15 +15,15 @@ type Rename struct {
 type ConsumerRows struct {
 	Marks       int64 // each with its answer
 	Positions   int64 // checkpoints of the broker's partitions
-	Controls    int64 // instructions of operators
+	Controls    int64 // instructions of operators, as in Control
 	Parked      int64
 	Dead        int64
 	Quarantined int64
 	Steps       int64
-	Floors      int64 // of its marks and steps
-	Types       int64 // that its processes handle
-	// LastHeartbeat is the time since the last heartbeat of one of its processes. The last write of a
-	// checkpoint counts, too, while its partition is owned. -1 means never.
+	Floors      int64 // times up to which retention deleted its marks or steps
+	Types       int64 // types that its processes handle
+	// LastHeartbeat is the time since the last heartbeat of one of its processes; -1 means never. If a
+	// session owns a partition, the last write of the checkpoint also counts as a heartbeat.
 	LastHeartbeat time.Duration
 }
 

@@ -2,7 +2,7 @@ package store
 
 import "time"
 
-// Reservation reserves a key for work outside of a transaction, until its lease ends.
+// Reservation reserves an idempotency key for work outside of a transaction, until its lease ends.
 type Reservation struct {
 	Consumer string
 	Identity
@@ -18,5 +18,5 @@ type Reserved struct {
 	// rival. If a rival has the key, Fingerprint is the rival's.
 	Verdict
 	Rival bool          // another reservation has the key
-	Left  time.Duration // of the rival's lease; 0 if the lease was just released or has ended
+	Left  time.Duration // remaining time of the rival's lease; 0 if that lease has just ended
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// Window is the part of the outbox between two ticks.
+// Window is the part of the outbox between two ticks: the rows that were committed after Base and before Tip.
 type Window struct {
 	Base, Tip string
 	After     int64 // only rows with a larger sequence number
@@ -20,7 +20,7 @@ type Page struct {
 	Done bool // the window has no further rows
 }
 
-// Bounds of one read, for rows of any size.
+// Limits of one read in bytes.
 const (
 	PageBytes = 4 << 20 // of a page of Pull, Deferred or Claim; a page with a single row may be larger
 	RowBytes  = 1 << 20 // of a row; rows within the limits of the outbox are smaller
@@ -34,14 +34,14 @@ type Row struct {
 	// Large replaces the content of a row that is too large to read. Nil means that the message is complete.
 	Large *Large
 	// Fault is the reason why the row cannot be decoded; empty if it can. With a Fault, Time, Headers and
-	// Data may be missing. If the row is deferred, it is copied unchanged, so it can be read after an
-	// operator has repaired the copy.
+	// Data may be missing. A relay that defers the row copies it unchanged, so an operator can repair the
+	// copy.
 	Fault string
 }
 
-// Large describes a row of more than RowBytes. The message of the row has the ID, the time, the beginning of
-// the topic, and the key if the key is within its limit. The message has no type. So it breaks a limit, and
-// no relay publishes it.
+// Large describes a row of more than RowBytes. The message of the row has only the ID, the time, the
+// beginning of the topic, and the key if the key is within its limit. No relay publishes the message, because
+// it has no type, which violates a limit.
 type Large struct {
 	Bytes  int64
 	SHA256 string // of the data, in hexadecimal; empty if the database cannot compute it
@@ -50,8 +50,8 @@ type Large struct {
 // DeferredRow is a row that the broker refused, or that waits for an earlier row of its key.
 type DeferredRow struct {
 	Row
-	Attempts int           // refusals; 0 means that the row only waits
-	Why      string        // the last refusal, cut to 1 KiB
+	Attempts int           // number of refusals; 0 means that the row only waits
+	Why      string        // reason of the last refusal, cut to 1 KiB
 	Due      time.Duration // time until the next attempt, by the store's clock; only written
 }
 

@@ -8,20 +8,20 @@ import (
 // Sagas is the part of a Driver that stores orchestrated sagas, one row for each. Names and keys are text
 // without NUL, at most 255 bytes each.
 //
-// A saga's version grows with each write and each claim. It is a fencing token: a writer passes the version
-// that it read, and the effect is not stored if the saga has another version by then.
+// The version of a saga grows with each write and each claim. It is a fencing token: a writer passes the
+// version that it read, and the store refuses the effect if the saga has another version.
 type Sagas[TTx any] interface {
-	// StartSagas writes new sagas in tx, each leased to its Session for its Lease. If a saga with the same
-	// name and key is stored already, StartSagas returns the stored saga with fresh false, and writes
-	// nothing. It waits for a concurrent start of the same saga. If two of ss have the same name and key,
-	// StartSagas writes the first of them. It writes in the order of names and keys, in one statement if the
-	// database has round trips. A saga with Instead must be the only one in ss. It replaces the saga with
-	// that ID, if that saga has ended.
+	// StartSagas writes new sagas in tx, each leased to its Session for its Lease. If the store already has a
+	// saga with the same name and key, StartSagas returns that saga with fresh false, and does not write. It
+	// waits for a concurrent start of the same saga. If two of ss have the same name and key, StartSagas
+	// writes the first. It writes in the order of names and keys, with one statement if the database has
+	// round trips. A saga with Instead must be the only one in ss. It replaces the saga with the ID Instead,
+	// if that saga has ended.
 	StartSagas(ctx context.Context, tx TTx, ss ...Saga) (stored []Saga, fresh []bool, err error)
 
 	// LockSagas reads sagas in tx and locks them until tx ends, in the order of their names and keys. If the
 	// database has round trips, it uses one statement. It ignores the versions of refs. The result has the
-	// order of refs. A missing saga has no Name in the result. Write stores changes, as an Effect.
+	// order of refs. A missing saga has no Name in the result. To change a saga, write an Effect.
 	LockSagas(ctx context.Context, tx TTx, refs ...SagaRef) ([]Saga, error)
 
 	// HoldEntities puts a saga in the queues of all entities at the same time, unless the saga is already
@@ -39,8 +39,8 @@ type Sagas[TTx any] interface {
 	// another transaction has locked that saga.
 	FreeEntities(ctx context.Context, tx TTx, holder string) error
 
-	// EntityHolders returns the holders of those entities that are held, as read in tx. If tx has locked an
-	// entity, as an Intake does, the queue of the entity does not change before tx ends.
+	// EntityHolders returns the first saga in the queue of each entity that has a queue. If tx has locked an
+	// entity, as an Intake does, the queue of that entity does not change before tx ends.
 	EntityHolders(ctx context.Context, tx TTx, es ...Lock) ([]Hold, error)
 }
 
@@ -50,14 +50,14 @@ type Saga struct {
 	ID        string // different for each start of a key
 	Hash      string // of the definition that wrote State
 
-	Input       string // JSON; never changes, nor do Fingerprint and Origin
-	Fingerprint int64  // of Input; distinguishes two starts of one key
-	Origin      string // correlation, trace, and the parent of a child
+	Input       string // JSON; Input, Fingerprint and Origin never change
+	Fingerprint int64  // a hash of Input; distinguishes two starts of one key
+	Origin      string // correlation, trace, and the parent of a child saga
 	State       string // JSON
 
-	// Version is the fencing token. StartSagas stores it as the first version. It should differ at each
-	// start. Then a version that was read before a start was rolled back never matches a later start of the
-	// same key. 0 means 1.
+	// Version is the fencing token. StartSagas stores it as the first version; 0 means 1. It should differ at
+	// each start. Then a version from a start that was rolled back never matches a later start of the same
+	// key.
 	Version int64
 	SagaStatus
 
@@ -66,7 +66,7 @@ type Saga struct {
 	Session string
 	Lease   time.Duration // only StartSagas reads it
 	Instead string        // only StartSagas reads it: the ID of the ended saga to replace
-	Due     time.Time     // zero means not before another write
+	Due     time.Time     // zero means that the saga is not due before another write
 	// Lapsed, on a claimed saga, is the session that let the previous lease of the saga expire. Drivers set
 	// it on reading.
 	Lapsed string
@@ -87,8 +87,8 @@ type SagaStatus struct {
 	Step   string    // the current step, for people
 	Error  string    // of the last failure, at most 1 KiB
 	Failed int       // consecutive failed attempts
-	Since  time.Time // of the first of these attempts; zero if none failed
-	Retry  time.Time // the next attempt; zero if there is none
+	Since  time.Time // time of the first of these attempts; zero if no attempt failed
+	Retry  time.Time // time of the next attempt; zero without another attempt
 }
 
 // SagaRef identifies a saga and the version that was read.
@@ -130,20 +130,19 @@ type SagaDefinition struct {
 type SagaQuery struct {
 	Name, Key, ID string
 	Status        []string
-	Stuck         bool   // only stuck ones
-	Paused        bool   // only paused ones
-	Failing       bool   // only those that wait for another attempt
+	Stuck         bool   // only stuck sagas
+	Paused        bool   // only paused sagas
+	Failing       bool   // only sagas that wait for another attempt
 	Step          string // the current step
 	Error         string // a part of the error
 	StartedBefore time.Time
 	StartedAfter  time.Time
-	After         *SagaRef // only later ones, by Name and Key
-	Light         bool     // without Input and State
+	After         *SagaRef // only later sagas, by Name and Key
+	Light         bool     // omit Input and State
 	Limit         int      // default 1,000
 
-	// Scan limits the sagas that are examined for ID, Step, Error, start times, and the Status of ended
-	// sagas; 0 examines all. If this limit ends the list before Limit, Listed.SagasTo is the last saga that
-	// was examined.
+	// Scan limits the number of sagas to examine for ID, Step, Error, start times, and the Status of ended
+	// sagas; 0 means no limit. If Scan ends the list before Limit, Listed.SagasTo is the last examined saga.
 	Scan int
 }
 
@@ -152,10 +151,10 @@ type SagaCounts struct {
 	Name                   string
 	Running, Compensating  int64
 	Stuck, Paused, Failing int64
-	// Overdue is the number of sagas without a lease that have been due for more than a minute, or for more
-	// than 15 minutes if they are left to another build.
+	// Overdue is the number of sagas without a lease that have been due for more than a minute. For sagas
+	// that wait for another build, the limit is 15 minutes.
 	Overdue int64
-	Oldest  time.Duration // since the oldest saga that has not ended was started
+	Oldest  time.Duration // time since the oldest saga that has not ended was started
 	// FailingFor is the longest time since the first of a saga's consecutive failures. It includes only sagas
 	// with a next attempt.
 	FailingFor time.Duration

@@ -2,27 +2,27 @@ package store
 
 import "time"
 
-// Step is one step of a saga at one participant, its consumer. At most one message takes a step. An undo that
-// arrives first bars the message that arrives later. A mark only means that a message was finished; a step
-// means that the message had an effect.
+// Step is one step of a saga in one service, its consumer. At most one message takes a step. If the undo of a
+// step arrives before the message of the step, the store bars the step, and the late message has no effect.
+// In contrast to a Step, a mark only records that a message was finished.
 type Step struct {
 	Consumer   string
 	Saga, Name string
 	Occurrence string // distinguishes several steps of one name in a saga
 
-	// State in an Intake is the purpose of the message: StepDone takes the step, StepCalling takes the step
-	// and continues outside of the transaction, StepUndone undoes the step. In an Effect, State is the new
-	// state. In Found, it is the state before the Intake.
+	// State in an Intake is the purpose of the message: StepDone takes the step; StepCalling takes the step
+	// and continues outside of the transaction; StepUndone undoes the step. In an Effect, State is the new
+	// state. In Found, State is the state before the Intake.
 	State StepState
 	// Identity identifies the message. In Found, it identifies the message that took the step or waits to
 	// take it.
 	Identity
 	// Begun is the time at which the saga began. It is equal in all messages of the saga. Zero means not
-	// known; the step is then kept forever.
+	// known; then the store keeps the step forever.
 	Begun time.Time
 
-	Code   int32  // the answer from when the step was taken, with Result; an Effect writes it
-	Result string // encoded by the caller, stored unchanged
+	Code   int32  // the code of the answer to the message that took the step; an Effect writes it
+	Result string // the data of that answer, encoded by the caller, stored unchanged
 	// OutsideKey is the idempotency key of the current or last external call; "" in an Effect leaves it
 	// unchanged.
 	OutsideKey string
@@ -48,8 +48,8 @@ const (
 	StepUndone   // it took effect, and was undone
 )
 
-// StepTooOld is returned but never stored. It means that the step has no row, but that its saga is so old
-// that the row may have been deleted.
+// StepTooOld is returned but never stored. It means that the step has no row, and that its saga is so old
+// that retention may have deleted the row.
 const StepTooOld StepState = -1
 
 func (s StepState) String() string {

@@ -6,7 +6,7 @@ import (
 )
 
 // Tracker is the part of a Driver that stores choreographed sagas, one row for each saga of a flow. Flow and
-// key are text without NUL, at most 1 KiB each. Write stores changed rows, as an Effect.
+// key are text without NUL, at most 1 KiB each. To change a row, write an Effect.
 type Tracker[TTx any] interface {
 	Outbox[TTx]
 
@@ -25,8 +25,8 @@ type Tracked struct {
 
 	// At and the fields below are set by drivers on reading.
 	At      time.Time // when the row was created
-	Changed time.Time // when its row was last written
-	Drifted time.Time // when Drift last increased; zero if it is 0
+	Changed time.Time // when the row was last written
+	Drifted time.Time // when Drift last increased; zero if Drift is 0
 }
 
 // TrackedQuery selects tracked sagas. Zero fields select all.

@@ -12,12 +12,12 @@ type WaitingRow struct {
 	ID        string
 	Topic     string
 	Type      string
-	Key       []byte // nil if it has none
+	Key       []byte // nil for a row without a key
 	Written   time.Time
 	Age       time.Duration // since Written, by the store's clock
 	Deferred  bool          // the broker refused this row, or an earlier row of its key
-	Attempts  int           // refused ones
-	LastError string        // of the last refusal
+	Attempts  int           // number of refusals
+	LastError string        // error of the last refusal
 }
 
 // WaitingScan limits the rows that List.Waiting examines after the position of the slowest shard.

@@ -2,8 +2,8 @@ package store
 
 import "time"
 
-// WrittenQuery selects rows of the outbox by any of its fields, published or not. The store examines the
-// newest WrittenScan rows. The query needs the rights of a relay or a reader.
+// WrittenQuery selects published and unpublished rows of the outbox that match any of its fields. The store
+// examines the newest WrittenScan rows. The query needs the rights of a relay or a reader.
 type WrittenQuery struct {
 	About        string // the id, correlation, cause or subject
 	Correlations []string
@@ -23,7 +23,7 @@ type WrittenRow struct {
 	Written       time.Time
 }
 
-// FinishedQuery selects marks, which are the messages that consumers finished.
+// FinishedQuery selects messages that consumers finished, by their marks.
 type FinishedQuery struct {
 	Consumers []string
 	IDs       []Identity
@@ -36,7 +36,7 @@ type Finished struct {
 	Identity
 	Outcome Outcome // Done, Rejected or Barred
 	Reason  string  // of a rejection
-	Code    int32   // the stored answer's
-	// At is when the consumer first stored the mark, or the time in the message's ID if that is later.
+	Code    int32   // of the stored answer
+	// At is the time at which the consumer stored the mark, or the time in the message's ID if that is later.
 	At time.Time
 }

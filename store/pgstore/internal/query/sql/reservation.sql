@@ -25,7 +25,7 @@ WITH d AS (
 SELECT /*schema*/skald_require(EXISTS (SELECT FROM d), 'a reservation');
 
 -- name: DeleteReservations
--- Deletes expired reservations.
+-- Deletes reservations that expired a day ago.
 DELETE FROM /*schema*/skald_reservation WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM /*schema*/skald_reservation WHERE until < clock_timestamp() - interval '1 day' LIMIT 5000));
 
