@@ -90,7 +90,8 @@ func (m *mortal) rest(most int) (deaths int) {
 }
 
 // A message that crashes its process becomes a dead letter after three runs alone. For its neighbors no
-// failure counts, and they take effect once, in order. Interleaving 12.
+// failure counts, and they take effect once, in order.
+// Interleaving 12.
 func TestKillerBecomesADeadLetter(t *testing.T) {
 	for _, partitions := range []int{1, 4} {
 		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
@@ -126,7 +127,8 @@ func TestKillerBecomesADeadLetter(t *testing.T) {
 
 // Most processes end for another reason than a message. So after one crash, messages in progress run as
 // usual, and are not parked first. Only messages that started, or could start before the next checkpoint, are
-// in progress. Interleaving 12.
+// in progress.
+// Interleaving 12.
 func TestOneDeathMakesNoSuspects(t *testing.T) {
 	m := newMortal(t, 1, nil)
 	m.crashes = func(skald.Received[string]) bool { return m.sessions == 1 && len(m.runs) == 20 }
@@ -275,7 +277,8 @@ func (c *counting) SyncConsumer(ctx context.Context, a store.SyncRequest) (store
 
 // If a database is older than the broker's position, it gets its messages again. Those without marks run, and
 // the others are duplicates. The consumer ignores a checkpoint of an earlier topic with the same name, and
-// reads the topic from its beginning. Interleaving 5.
+// reads the topic from its beginning.
+// Interleaving 5.
 func TestConsumerStartsAtTheLowerPosition(t *testing.T) {
 	w := newWorld(t, 1)
 	in := w.stepper(keep)

@@ -59,7 +59,8 @@ func hungHandlers[TTx any](t *testing.T, w *world, g *ground[pgx.Tx], db store.D
 		Retry:    inbox.Retry{InitialInterval: time.Millisecond, MaxInterval: time.Millisecond}}
 	consume := func() *inbox.Inbox[TTx] {
 		in := inbox.New(db, w.bus, "stock", &o)
-		inbox.OnResult(in, said, func(_ context.Context, _ TTx, m skald.Received[string]) (inbox.Result, error) {
+		inbox.OnResult(in, said, func(_ context.Context, _ TTx,
+			m skald.Received[string]) (inbox.Result, error) {
 			switch {
 			case m.Value != "hang":
 			case inResult:

@@ -183,7 +183,8 @@ func (d *paused) freeing(ctx context.Context, es []store.Effect) []store.Effect 
 
 // A process was paused until its claim ended, and then has no call to make. It does not finish the message
 // while another process makes the call: the payment is recorded. If it compared only the attempts, the
-// payment would be lost. Interleaving 8.
+// payment would be lost.
+// Interleaving 8.
 func TestSeededBugOfThePausedClaimer(t *testing.T) {
 	for _, no := range []error{nil, skald.Reject(errors.New("closed"))} {
 		for name, c := range map[string]struct {

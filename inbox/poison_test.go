@@ -85,7 +85,8 @@ func (m *mortuary) rest() (deaths int) {
 }
 
 // A charge crashes its process each time, before the store has an attempt. It becomes a dead letter of its
-// step. Its compensation deletes it, and the messages of its key continue without a redrive. Interleaving 12.
+// step. Its compensation deletes it, and the messages of its key continue without a redrive.
+// Interleaving 12.
 func TestCrashingStepFreesItsKey(t *testing.T) {
 	crashes := func(p purchase) bool { return p.Order == "a" }
 	never := func(purchase) bool { return false }
@@ -115,7 +116,8 @@ func TestCrashingStepFreesItsKey(t *testing.T) {
 }
 
 // Reading the step of a message crashes the process, so the step is unknown. The message also becomes a dead
-// letter, and its compensation is answered. Interleaving 12.
+// letter, and its compensation is answered.
+// Interleaving 12.
 func TestCrashBeforeTheStepIsKnown(t *testing.T) {
 	crashes := func(p purchase) bool { return p.Order == "a" }
 	m := &mortuary{till: newTill(t, nil), crashes: crashes, unreadable: crashes}

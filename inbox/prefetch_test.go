@@ -141,7 +141,8 @@ func TestOnlyTheFailedPrefetchedMessageIsCharged(t *testing.T) {
 }
 
 // A prefetched message that crashes the process is found like other messages, and no failure counts for its
-// neighbors. Interleaving 12.
+// neighbors.
+// Interleaving 12.
 func TestPrefetchedKillerBecomesADeadLetter(t *testing.T) {
 	m := newMortal(t, 1, func(r skald.Received[string]) bool { return r.Value == "k40" })
 	m.batch = 100

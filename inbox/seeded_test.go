@@ -246,7 +246,8 @@ func (u addsUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 }
 
 // A sender is paused between its intent and its call. Meanwhile another process continues the message, and
-// the provider forgets the key. A sender that ignores its deadline charges twice. Interleaving 8.
+// the provider forgets the key. A sender that ignores its deadline charges twice.
+// Interleaving 8.
 func TestSeededBugOfTheDeadline(t *testing.T) {
 	for name, c := range map[string]struct {
 		blind bool
