@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Bucket returns the bucket of a message: by its key, or by its ID if it has no key. In SQL: get_byte(h,0) %
-// 4 * 256 + get_byte(h,1) with h = sha256(key or id).
+// Bucket returns the bucket of a message: the hash of its key, or of its ID if it has no key. In SQL it is
+// get_byte(h,0) % 4 * 256 + get_byte(h,1) with h = sha256(key or id).
 func Bucket(m *skald.Message) int {
 	if m.Key != nil {
 		return bucketHash(m.Key)

@@ -9,7 +9,8 @@ import (
 )
 
 type outside struct {
-	// Since must be first: the statements of stores replace a null at this position by their time.
+	// Since must be the first field: the SQL statements of the stores replace null at this position by the
+	// time of the database.
 	Since   *time.Time `json:"since"`
 	Key     Text       `json:"key"`
 	Request Text       `json:"request"`
@@ -17,7 +18,7 @@ type outside struct {
 	Undo    bool       `json:"undo,omitempty"`
 }
 
-// EncodeCall returns c as JSON, with null if it has no time; nil if c is nil.
+// EncodeCall returns c as JSON, or nil if c is nil. If c has no time, the time is null: see outside.Since.
 func EncodeCall(c *store.Call) (*string, error) {
 	if c == nil {
 		return nil, nil
@@ -34,7 +35,7 @@ func EncodeCall(c *store.Call) (*string, error) {
 	return &s, nil
 }
 
-// DecodeCall decodes the text of EncodeCall. The text does not contain Age.
+// DecodeCall decodes the text of EncodeCall. It does not set Age.
 func DecodeCall(s *string) (*store.Call, error) {
 	if s == nil {
 		return nil, nil
@@ -53,7 +54,7 @@ func DecodeCall(s *string) (*store.Call, error) {
 
 // CallKey returns the value of the SQL expression ->> 'key' for an encoded call with this key.
 func CallKey(key string) string {
-	b, _ := json.Marshal(Text(key)) // a text, or bytes in base64, cannot fail
+	b, _ := json.Marshal(Text(key)) // cannot fail for a Text
 	if len(b) > 0 && b[0] == '{' {
 		return string(b)
 	}

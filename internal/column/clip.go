@@ -7,7 +7,7 @@ import "unicode/utf8"
 // ClipReason returns at most 1 KiB of s, for a reason or a broker's error.
 func ClipReason(s string) string { return Clip(s, 1<<10) }
 
-// Clip returns at most so many bytes of s. It cuts no character in two.
+// Clip returns the first most bytes of s. It does not cut a character in two, so the result may be shorter.
 func Clip(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -1,4 +1,5 @@
-// This file lists the parts of a store.Effect. A new field must be added here, once for all stores.
+// This file checks which parts a store.Effect has. Check these functions when you add a field to
+// store.Effect.
 
 package column
 
@@ -9,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// ErrRowsOnly is the error of an effect that cannot be written in a transaction of the caller.
+// ErrRowsOnly is the error for an effect that a store cannot write in a transaction of the caller.
 var ErrRowsOnly = errors.New(
 	"an effect in your own transaction may have only rows, an answer, the move of a saga and tracked sagas")
 

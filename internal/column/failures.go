@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	maxFailure = 300 // bytes of the error of one failure
-	maxHost    = 255 // bytes of the name of its host
+	maxFailure = 300 // limits the bytes of the error of one failure
+	maxHost    = 255 // limits the bytes of the host of one failure
 )
 
 // oneFailure is an item of the column failures.
@@ -19,7 +19,8 @@ type oneFailure struct {
 	Host Text    `json:"host"`
 }
 
-// ClipFailures returns a copy of the last failures, as stores keep them.
+// ClipFailures returns a copy of the last store.MaxFailures failures, with their texts cut to the maximum
+// length.
 func ClipFailures(all []store.Failure) (out []store.Failure) {
 	for _, f := range all[max(0, len(all)-store.MaxFailures):] {
 		out = append(out, store.Failure{At: f.At.UTC(), Why: Clip(f.Why, maxFailure),
@@ -28,7 +29,7 @@ func ClipFailures(all []store.Failure) (out []store.Failure) {
 	return out
 }
 
-// EncodeFailures returns the last failures as JSON; empty if there is none.
+// EncodeFailures returns the last failures as JSON, or "" without failures.
 func EncodeFailures(all []store.Failure) string {
 	if len(all) == 0 {
 		return ""
@@ -37,12 +38,12 @@ func EncodeFailures(all []store.Failure) string {
 	for _, f := range ClipFailures(all) {
 		out = append(out, oneFailure{instant(f.At), Text(f.Why), Text(f.Host)})
 	}
-	b, _ := json.Marshal(out) // times, texts and bytes in base64 cannot fail
+	b, _ := json.Marshal(out) // cannot fail for these types
 	return string(b)
 }
 
-// DecodeFailures decodes the text of EncodeFailures. An unreadable text counts as empty, because a message
-// without its history can still be handled.
+// DecodeFailures decodes the text of EncodeFailures. It returns nil for an invalid text, because a message
+// can be handled without the list of its failures.
 func DecodeFailures(s string) (out []store.Failure) {
 	var in []oneFailure
 	if s == "" || json.Unmarshal([]byte(s), &in) != nil {

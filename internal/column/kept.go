@@ -1,4 +1,4 @@
-// This file filters parked messages and dead letters by fields without an index.
+// This file filters parked messages and dead letters by fields that have no index.
 
 package column
 
@@ -8,12 +8,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// NeedsEachRow reports whether a query has conditions on fields without an index.
+// NeedsEachRow reports whether a query has conditions on fields without an index, so that the store must
+// read and check each row.
 func NeedsEachRow(w *store.ParkedQuery) bool {
 	return w.Topic+w.Type+w.Kind+w.About != "" || !w.DeadFrom.IsZero() || !w.DeadTo.IsZero()
 }
 
-// KeptMatches reports whether p satisfies the conditions on fields without an index.
+// KeptMatches reports whether p satisfies the conditions of the query on fields without an index.
 func KeptMatches(w *store.ParkedQuery, p *store.Parked) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	m := &p.Message

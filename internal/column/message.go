@@ -1,4 +1,4 @@
-// This file encodes a message as JSON and decodes it without any change.
+// This file encodes a message as JSON, so that decoding restores each byte.
 
 package column
 
@@ -42,8 +42,8 @@ type header[T ~string] struct {
 	Value []byte `json:"value"`
 }
 
-// message is a message in JSON. Bytes are in base64; a field without bytes is omitted. Its strings are Text.
-// Nearly every message can be decoded with plain strings, which saves a third of the time.
+// message is a skald.Message in JSON. Bytes are in base64. T is Text for encoding. For decoding, T is first
+// string, because that works for nearly every message and saves a third of the time.
 type message[T ~string] struct {
 	ID            T           `json:"id"`
 	Source        T           `json:"source"`
@@ -62,13 +62,14 @@ type message[T ~string] struct {
 	Data          []byte      `json:"data,omitzero"`
 }
 
-// Within returns the form of a field's text inside an encoded message, without quotes.
+// Within returns a text as it appears inside an encoded message, without the quotes. Stores search encoded
+// messages for this form.
 func Within(text string) string {
 	b, err := json.Marshal(Text(text))
 	if err != nil || len(b) < 2 {
 		return text
 	}
-	return string(b[1 : len(b)-1]) // quotes, or the braces of text that JSON strings cannot hold
+	return string(b[1 : len(b)-1]) // without the quotes, or without the braces of {"bytes": …}
 }
 
 // EncodeMessage returns m as JSON.
@@ -117,15 +118,15 @@ func decodeAs[T ~string](b []byte) (skald.Message, error) {
 	return m, nil
 }
 
-// EncodeBare returns m as JSON without its data, for a column next to the data.
+// EncodeBare returns m as JSON without its data. The data is in another column of the same row.
 func EncodeBare(m *skald.Message) (string, error) {
 	bare := *m
 	bare.Data = nil
 	return EncodeMessage(&bare)
 }
 
-// Envelope returns m as JSON without its data, for a column next to data and key. It contains the message's
-// key only if that differs from the parameter key.
+// Envelope returns m as JSON without its data. The data and the key are in other columns of the same row. The
+// envelope has the key of m only if it differs from the parameter key.
 func Envelope(m *skald.Message, key []byte) ([]byte, error) {
 	bare := *m
 	if bare.Data = nil; bytes.Equal(m.Key, key) {
@@ -135,7 +136,7 @@ func Envelope(m *skald.Message, key []byte) ([]byte, error) {
 	return []byte(text), err
 }
 
-// OpenEnvelope returns the message of an Envelope.
+// OpenEnvelope returns the message for an Envelope and the columns key and data.
 func OpenEnvelope(envelope, key, data []byte) (skald.Message, error) {
 	m, err := decode(envelope)
 	if m.Data = data; m.Key == nil {

@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	hashed = "sha256:" // the prefix of a hash that replaces a name
-	handle = hashed + "stored:"
+	hashed = "sha256:"          // the prefix of a hash that replaces a name in a column
+	handle = hashed + "stored:" // the prefix of a handle: see Handle
 )
 
-// HashName returns the hash that replaces a name in a column that cannot store it. For a handle it returns
-// the handle's hash.
+// HashName returns the hash that replaces a name in a column, if the column cannot store the name itself.
+// For a handle it returns the hash that the handle stands for.
 func HashName(name string) string {
 	if IsHandle(name) {
 		return hashed + name[len(handle):]
@@ -21,18 +21,18 @@ func HashName(name string) string {
 	return hashed + hex.EncodeToString(sum[:])
 }
 
-// IsHashed reports whether a name looks like the result of HashName, or is a handle. Such a name must be
-// hashed, too; otherwise it could equal the hash of another name.
+// IsHashed reports whether a name looks like the result of HashName, or like a handle. Stores must hash such
+// a name, too. Otherwise it could be equal to the hash of another name.
 func IsHashed(name string) bool { return strings.HasPrefix(name, hashed) }
 
-// IsHandle reports whether a name looks like the result of Handle for a hash.
+// IsHandle reports whether a name looks like a handle: see Handle.
 func IsHandle(name string) bool {
 	of, ok := strings.CutPrefix(name, handle)
 	return ok && len(of) == hex.EncodedLen(sha256.Size) && strings.Trim(of, "0123456789abcdef") == ""
 }
 
-// Handle returns the name to show for a column's value. A hash becomes a handle, which callers may use in
-// place of the name.
+// Handle returns the name to show for the value of a column. If the value is a hash, this is a handle:
+// callers may use the handle instead of the original name, which is not stored.
 func Handle(column string) string {
 	if of, ok := strings.CutPrefix(column, hashed); ok {
 		return handle + of
@@ -40,7 +40,7 @@ func Handle(column string) string {
 	return column
 }
 
-// Names reports whether told, as a store returned it, is name or its handle.
-func Names(told, name string) bool {
-	return told == name || IsHandle(told) && told == Handle(HashName(name))
+// Names reports whether returned, a name that a store returned, is name or the handle of name.
+func Names(returned, name string) bool {
+	return returned == name || IsHandle(returned) && returned == Handle(HashName(name))
 }

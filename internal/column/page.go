@@ -3,15 +3,15 @@ package column
 import "github.com/skald-go/skald/store"
 
 const (
-	firstPage = 4  // of the largest messages, 4 take about store.PageBytes
-	mostPage  = 32 // so that large messages behind small ones take less than 32 MiB
+	firstPage = 4  // 4 messages of the maximum size take about store.PageBytes
+	mostPage  = 32 // if large messages follow small ones, 32 large messages take less than 32 MiB
 )
 
-// Page sizes the pages of a list with payloads, so that a page takes about store.PageBytes of memory. Its
-// zero value is for the first page.
+// Page determines the number of messages in each page of a list with payloads, so that a page takes about
+// store.PageBytes of memory. The zero Page is for the first page.
 type Page struct{ rows int }
 
-// Limit returns how many rows to ask for, at most most.
+// Limit returns the number of rows to read for the next page. It is at most most.
 func (p *Page) Limit(most int) int {
 	if p.rows == 0 {
 		p.rows = firstPage
@@ -19,7 +19,7 @@ func (p *Page) Limit(most int) int {
 	return min(p.rows, most)
 }
 
-// Read notes that a page had so many rows and bytes of payload.
+// Read records the number of rows and bytes of a page, to adjust the size of the next page.
 func (p *Page) Read(rows, bytes int) {
 	switch {
 	case rows == 0:

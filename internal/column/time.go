@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Time returns t in UTC, and true if its year is from 1 to 9999, the range of RFC 3339 and of databases.
-// Otherwise it returns zero and false.
+// Time returns t in UTC and true. If the year of t is not from 1 to 9999, which is the range of RFC 3339 and
+// of databases, it returns the zero time and false.
 func Time(t time.Time) (time.Time, bool) {
 	t = t.UTC()
 	if y := t.Year(); y < 1 || y > 9999 {
@@ -29,8 +29,8 @@ func ParseTime(s string) (time.Time, error) {
 	return t, nil
 }
 
-// instant is a time in JSON, as text of RFC 3339. Times out of its range are encoded as {"unix": seconds,
-// "nanos": nanoseconds}.
+// instant is a time in JSON. It is a text of RFC 3339, or {"unix": seconds, "nanos": nanoseconds} for a time
+// out of the range of RFC 3339.
 type instant time.Time
 
 type seconds struct {

@@ -1,4 +1,4 @@
-// This file estimates the memory of a message, so that limits can be in bytes.
+// This file estimates the memory of a message, for limits in bytes.
 
 package column
 
@@ -17,5 +17,5 @@ func Weight(m *skald.Message) int {
 		len(m.CorrelationID) + len(m.CausationID)
 }
 
-// MessageBytes returns the bytes of m that a store counts towards a page.
+// MessageBytes returns the number of bytes that m adds to the size of a page.
 func MessageBytes(m *skald.Message) int { return Weight(m) - perMessage }

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	backlogEvery   = 30 * time.Second // between queries of one component, with any number of collectors
+	backlogEvery   = 30 * time.Second // the minimum time between two queries of a component
 	backlogTimeout = 5 * time.Second
-	backlogShare   = 50 // and for at most 1/50 of the time, if queries are slow
+	backlogShare   = 50 // if queries are slow, they take at most 1/50 of the time
 )
 
-// Backlog reports the state of an outbox. Relay, inbox and outbox all report it, because a dead relay
-// cannot report the rows that wait for it.
+// Backlog reports the state of a database: the rows that wait in the outbox, kept messages, sagas and others.
+// Relays, inboxes and outboxes all report it, because a dead relay cannot report the rows that wait for it.
 type Backlog struct {
 	ask  func(context.Context) (store.Backlog, error)
 	mine func() bool
@@ -29,13 +29,13 @@ type Backlog struct {
 
 	mu     sync.Mutex
 	asked  time.Time
-	took   time.Duration // duration of the last query
+	took   time.Duration // the duration of the last query
 	known  bool
 	last   store.Backlog
 	labels metric.ObserveOption
-	kept   map[string]*kept // by consumer, also those without kept messages
+	kept   map[string]*kept // by consumer, including consumers without kept messages
 
-	reservers []string // consumers that ever had a reservation
+	reservers []string // all consumers that have had a reservation so far
 
 	lags lags
 }
@@ -46,9 +46,9 @@ type kept struct {
 	labels, conflict, tooOld metric.ObserveOption
 }
 
-// WatchBacklog reports until stop, while mine returns true. It queries the database only on collection. It
-// always reports the given consumers, and others once they have kept messages. A lag that is not nil
-// returns the messages waiting at the broker: see lags.
+// WatchBacklog reports the backlog until stop is called, while mine returns true. It calls ask only when
+// metrics are collected. It always reports the given consumers. It reports another consumer as soon as that
+// has kept messages. lag, if not nil, returns the number of messages that wait at the broker: see lags.
 func WatchBacklog(p Providers, now func() time.Time, ask func(context.Context) (store.Backlog, error),
 	mine func() bool, lag Lagger, consumers ...string) (stop func()) {
 	b := &Backlog{ask: ask, mine: mine, now: now, kept: map[string]*kept{}, lags: lags{ask: lag}}
@@ -63,7 +63,7 @@ func WatchBacklog(p Providers, now func() time.Time, ask func(context.Context) (
 		SagasUncounted, TrackedLive, TrackedOverdue, TrackedDrifted)
 }
 
-func (b *Backlog) read(ctx context.Context, gauge see) {
+func (b *Backlog) read(ctx context.Context, gauge recordGauge) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.mine() {
@@ -76,7 +76,7 @@ func (b *Backlog) read(ctx context.Context, gauge see) {
 		b.took = b.now().Sub(now)
 	}
 	if !b.known {
-		return // no value is better than an old one
+		return // report no value rather than an old one
 	}
 	gauge(Pending, float64(b.last.Pending), b.labels)
 	gauge(OldestAge, b.last.Oldest.Seconds(), b.labels)
@@ -103,7 +103,7 @@ func (b *Backlog) read(ctx context.Context, gauge see) {
 }
 
 // progress reports the progress of consumers and relays.
-func (b *Backlog) progress(gauge see) {
+func (b *Backlog) progress(gauge recordGauge) {
 	for _, c := range b.last.Consumers {
 		of := labelled(attribute.String(labelSource, b.last.Source), attribute.String(labelConsumer, c.Name))
 		gauge(Heard, c.LastHeartbeat.Seconds(), of)
@@ -116,8 +116,8 @@ func (b *Backlog) progress(gauge see) {
 	}
 }
 
-// sagas reports the number of sagas: orchestrated ones by definition, choreographed ones by flow.
-func (b *Backlog) sagas(gauge see) {
+// sagas reports the numbers of orchestrated sagas by definition, and of choreographed sagas by flow.
+func (b *Backlog) sagas(gauge recordGauge) {
 	uncounted := 0.
 	if b.last.Uncounted != nil {
 		uncounted = 1
@@ -139,8 +139,9 @@ func (b *Backlog) sagas(gauge see) {
 	}
 }
 
-// live reports the unfinished sagas of a name, and returns the labels for its other metrics.
-func (b *Backlog) live(gauge see, of string, name attribute.KeyValue, running,
+// live reports the sagas of a definition or flow that have not ended. It returns the labels for the other
+// metrics of the definition or flow.
+func (b *Backlog) live(gauge recordGauge, of string, name attribute.KeyValue, running,
 	compensating int64) metric.ObserveOption {
 	source := attribute.String(labelSource, b.last.Source)
 	gauge(of, float64(running), labelled(source, name, attribute.String(labelStatus, "running")))
@@ -148,8 +149,9 @@ func (b *Backlog) live(gauge see, of string, name attribute.KeyValue, running,
 	return labelled(source, name)
 }
 
-// reserved reports reserved keys. A consumer that once had one is always reported, with 0 if it has none.
-func (b *Backlog) reserved(gauge see) {
+// reserved reports the numbers of reserved keys. It goes on to report a consumer without reserved keys, as
+// 0, if the consumer has had some.
+func (b *Backlog) reserved(gauge recordGauge) {
 	counts := map[string]store.ReservedCounts{}
 	for _, r := range b.last.Reserved {
 		counts[r.Consumer] = r
@@ -210,5 +212,5 @@ func (k *kept) label(source string) {
 		with(attribute.String(labelOutcome, "too_old"))
 }
 
-// Always is the mine function of a component that always reports.
+// Always is the argument mine of WatchBacklog for a component that always reports.
 func Always() bool { return true }

@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Cache counts look-ups in a cache in front of the database.
+// Cache counts lookups in a cache in front of the database.
 type Cache struct {
 	lookups              metric.Int64Counter
 	hit, miss, notLooked set
@@ -18,7 +18,7 @@ func NewCache(p Providers) *Cache {
 	outcome := func(name string) set { return newSet(attribute.String(labelOutcome, name)) }
 	c := &Cache{lookups: p.meter().counter(CacheLookups), hit: outcome("hit"), miss: outcome("miss"),
 		notLooked: outcome("bypassed")}
-	c.Looked(0, 0, 0) // makes the counters start at 0, so that a rate sees the first
+	c.Looked(0, 0, 0) // start the counters at 0, so that a rate includes the first lookup
 	return c
 }
 

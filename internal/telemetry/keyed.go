@@ -10,19 +10,19 @@ import (
 
 // Outcomes of work under a key, as labels of metrics. docs/metrics.md describes them.
 const (
-	KeyDone       = "done"        // done now, and the answer is stored
-	KeyRefused    = "refused"     // refused now, and the refusal is stored
-	KeyRepeated   = "repeated"    // the stored answer was given
-	KeyCached     = "cached"      // the same, from a cache in front of the database
-	KeyTooLarge   = "too_large"   // done now; the answer is too large to store
-	KeyOvertaken  = "overtaken"   // done after the lease expired: another answer is stored
-	KeyInProgress = "in_progress" // another request is working on the key
+	KeyDone       = "done"        // the work was done, and its answer is stored
+	KeyRefused    = "refused"     // the work was refused, and the refusal is stored
+	KeyRepeated   = "repeated"    // the stored answer was returned
+	KeyCached     = "cached"      // the stored answer was returned from a cache in front of the database
+	KeyTooLarge   = "too_large"   // the work was done, but its answer is too large to store
+	KeyOvertaken  = "overtaken"   // the work was done after its lease expired, and another answer is stored
+	KeyInProgress = "in_progress" // another request is doing the work for the key
 	KeyConflict   = "conflict"    // the key was used with another payload
-	KeyTooOld     = "too_old"     // the records of this time are deleted
-	KeyInvalid    = "invalid"     // invalid request
-	KeyUndone     = "undone"      // rolled back: the answer is not stored, a repeat runs again
-	KeyFailed     = "failed"      // an error
-	KeyOutage     = "outage"      // the database is unavailable, or the handler asked for a later retry
+	KeyTooOld     = "too_old"     // the key is older than the retention of marks
+	KeyInvalid    = "invalid"     // the request is invalid
+	KeyUndone     = "undone"      // the work was rolled back without a stored answer, and a repeat does it again
+	KeyFailed     = "failed"      // the work returned an error
+	KeyOutage     = "outage"      // the database is unavailable, or the handler requested a later retry
 )
 
 // Endpoint records the requests to one endpoint.
@@ -32,8 +32,8 @@ type Endpoint struct {
 	outcomes map[string]set
 }
 
-// NewEndpoint returns the telemetry of an endpoint. Its counters start at 0, so that alerts see the first
-// failure as growth.
+// NewEndpoint returns the telemetry of an endpoint. Its counters start at 0, so that a rate includes the
+// first failure.
 func NewEndpoint(p Providers, name string) *Endpoint {
 	m := p.meter()
 	e := &Endpoint{answered: m.counter(Requests), duration: m.histogram(RequestTime),
@@ -50,7 +50,7 @@ func NewEndpoint(p Providers, name string) *Endpoint {
 	return e
 }
 
-// Answered counts a request.
+// Answered counts a request with its outcome and its duration.
 func (e *Endpoint) Answered(outcome string, took time.Duration) {
 	ctx, labels := context.Background(), e.outcomes[outcome]
 	if e.answered.Enabled(ctx) {
@@ -67,11 +67,11 @@ func onceCalls() Metric {
 }
 
 func onceTime() Metric {
-	return Metric{OnceTime, "s", "From such a call to its end", []string{labelScope, labelOutcome}}
+	return Metric{OnceTime, "s", "Duration of a call of work that is done once", []string{labelScope, labelOutcome}}
 }
 
-// Once counts a call of work that is done once. It uses OpenTelemetry's global provider, because package
-// once has no options. The provider caches both instruments.
+// Once counts a call of package once with its outcome and its duration. It uses OpenTelemetry's global
+// provider, because package once has no options. The provider caches the instruments.
 func Once(scope, outcome string, took time.Duration) {
 	ctx, m := context.Background(), Providers{}.meter()
 	calls := m.counterOf(onceCalls())

@@ -12,22 +12,23 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-const lagEvery = 15 * time.Second // between queries of one component, with any number of collectors
+const lagEvery = 15 * time.Second // the minimum time between two queries of a component
 
-// Lagger returns how many messages of each topic wait for a consumer at the broker. It returns ErrNotMine
-// for a consumer that this process does not report.
+// Lagger returns the number of messages of each topic that wait for a consumer at the broker. It returns
+// ErrNotMine for a consumer that another process reports.
 type Lagger func(ctx context.Context, consumer string, topics []string) (map[string]int64, error)
 
-// ErrNotMine is returned for a consumer that another process reports.
+// ErrNotMine is the error of a Lagger for a consumer that another process reports.
 var ErrNotMine = errors.New("another process reports this")
 
-// lags reports the messages waiting for each consumer of the database. Every process with the broker
-// reports the same series, also for consumers that have gone.
+// lags reports the number of messages that wait at the broker for each consumer of the database. Every
+// process with a connection to the broker reports the same values, so that they include consumers without a
+// running process.
 type lags struct {
-	ask   Lagger // nil: there is no broker
+	ask   Lagger // nil without a broker
 	asked time.Time
 	last  []lag
-	told  bool // the failure was reported
+	told  bool // true if the last query failed, and the error was reported
 }
 
 type lag struct {
@@ -35,7 +36,7 @@ type lag struct {
 	n               int64
 }
 
-func (l *lags) read(ctx context.Context, gauge see, b store.Backlog, now time.Time) {
+func (l *lags) read(ctx context.Context, gauge recordGauge, b store.Backlog, now time.Time) {
 	if l.ask == nil {
 		return
 	}

@@ -1,5 +1,5 @@
-// Package telemetry defines the OpenTelemetry metrics of Skald's components, and the trace context in
-// messages. Without a provider it costs only a check.
+// Package telemetry has the OpenTelemetry metrics and spans of Skald's components, and the trace context in
+// messages. If the service sets no provider, it does almost nothing.
 package telemetry
 
 import (
@@ -98,20 +98,20 @@ func Metrics() []Metric {
 func relayMetrics() []Metric {
 	backlog := []string{labelSource}
 	return []Metric{
-		{Written, "{message}", "Messages given to transactions, which may still be rolled back",
+		{Written, "{message}", "Messages written in transactions, which may still be rolled back",
 			[]string{labelTopic}},
-		{Published, "{message}", "Messages handed to the broker, by what it answered",
+		{Published, "{message}", "Messages sent to the broker, by the answer of the broker",
 			[]string{labelTopic, labelOutcome}},
-		{PublishDelay, "s", "From the writing of a message to the broker's acknowledgement",
+		{PublishDelay, "s", "Time from the write of a message to the acknowledgement of the broker",
 			[]string{labelTopic}},
-		{RelayShards, "{shard}", "Shards that this relay holds", []string{labelOwner}},
+		{RelayShards, "{shard}", "Shards that this relay owns", []string{labelOwner}},
 		{Pending, "{message}",
-			"Messages in the outbox that no relay has published yet; an estimate when they are many",
+			"Messages in the outbox that no relay has published yet; an estimate if there are many",
 			backlog},
-		{OldestAge, "s", "Since the oldest of them was written; 0: there is none", backlog},
-		{Deferred, "{message}", "Messages that the broker refused, and later ones of their keys", backlog},
-		{RetainedAge, "s", "Since the oldest message that is kept was written", backlog},
-		{FreeShards, "{shard}", "Shards that no living relay holds", backlog},
+		{OldestAge, "s", "Age of the oldest unpublished message; 0 without one", backlog},
+		{Deferred, "{message}", "Messages that the broker refused, and later messages of their keys", backlog},
+		{RetainedAge, "s", "Age of the oldest row of the outbox", backlog},
+		{FreeShards, "{shard}", "Shards that no running relay owns", backlog},
 	}
 }
 
@@ -123,40 +123,40 @@ func inboxMetrics() []Metric {
 			[]string{labelConsumer, labelTopic, labelOutcome}},
 		{Unacknowledged, "{message}", "Deliveries in memory that are not acknowledged yet",
 			[]string{labelConsumer}},
-		{ProcessTime, "s", "From the intake of a message to its commit, or to its failure",
+		{ProcessTime, "s", "Time from the start of an attempt to its commit or its failure",
 			[]string{labelConsumer, labelTopic, labelOutcome}},
-		{ProcessDelay, "s", "From the writing of a message to the commit of its effect",
+		{ProcessDelay, "s", "Time from the write of a message to the commit of its effect",
 			[]string{labelConsumer, labelTopic}},
 		{StuckKeys, "{key}", "Keys whose first message fails repeatedly", []string{labelConsumer}},
 		{PausedPartitions, "{partition}", "Partitions that are paused because they have too many unacknowledged messages",
 			[]string{labelConsumer}},
-		{Parked, "{message}", "Messages that failed and are retried, and later ones of their keys",
+		{Parked, "{message}", "Parked messages: they failed and are retried, or wait behind such a message",
 			kept},
-		{ParkedSize, "By", "Keys and payloads of them", kept},
-		{ParkedAge, "s", "Since the oldest of them was parked; 0: there is none", kept},
+		{ParkedSize, "By", "Size of the keys and payloads of parked messages", kept},
+		{ParkedAge, "s", "Time since the oldest parked message was parked; 0 without one", kept},
 		{DeadLetters, "{message}", "Dead letters", kept},
-		{DeadSize, "By", "Keys and payloads of dead letters", kept},
-		{Quarantined, "{message}", "Messages in quarantine that nobody has admitted",
+		{DeadSize, "By", "Size of the keys and payloads of dead letters", kept},
+		{Quarantined, "{message}", "Messages in quarantine that no operator has admitted",
 			[]string{labelSource, labelConsumer, labelOutcome}},
-		{QuarantinedSize, "By", "Payloads of these messages", kept},
-		{QuarantinedAge, "s", "Since the oldest of them arrived; 0: there is none", kept},
+		{QuarantinedSize, "By", "Size of the payloads of messages in quarantine", kept},
+		{QuarantinedAge, "s", "Time since the oldest message in quarantine arrived; 0 without one", kept},
 		{Calls, "{call}", "Calls to other systems with an unknown outcome", kept},
-		{CallAge, "s", "Since the oldest of them was due; 0: there is none", kept},
+		{CallAge, "s", "Time since the oldest of these calls was due; 0 without one", kept},
 		{InboxReady, "{process}",
-			"1 while this process can consume: subscribed, the broker answers, not stopped",
+			"1 while this process can consume: it is subscribed and not stopped, and the broker answers",
 			[]string{labelConsumer}},
-		{RelayReady, "{process}", "1 while this relay can work: database and broker answer",
+		{RelayReady, "{process}", "1 while this relay can publish: database and broker answer",
 			[]string{labelOwner}},
 		{RelayDeaf, "{process}",
-			"1 while this relay polls because it cannot read commits from the WAL; " +
-				"or while positions do not follow another reader's slot", []string{labelOwner}},
-		{Heard, "s", "Since the last heartbeat of a process of the consumer, as recorded in the database",
+			"1 while this relay polls because it cannot read commits from the WAL, " +
+				"or because it cannot follow the slot of another reader", []string{labelOwner}},
+		{Heard, "s", "Time since the last heartbeat of a process of the consumer, as stored in the database",
 			kept},
-		{Progress, "s", "Since a process of the consumer last acknowledged a message, as recorded in the database",
+		{Progress, "s", "Time since a process of the consumer last acknowledged a message, as stored in the database",
 			kept},
-		{RelayProgress, "s", "Since a relay with shards last took a shard or stored a position",
+		{RelayProgress, "s", "Time since a relay with shards last took a shard or stored a position",
 			[]string{labelSource, labelOwner}},
-		{RelayBrokerAway, "s", "Since the broker of a relay last answered; 0: it answers",
+		{RelayBrokerAway, "s", "Time since the broker of a relay last answered; 0 while it answers",
 			[]string{labelSource, labelOwner}},
 		{Lag, "{message}", "Messages at the broker that the consumer has not acknowledged",
 			[]string{labelSource, labelConsumer, labelTopic}},
@@ -166,24 +166,24 @@ func inboxMetrics() []Metric {
 		{StoreFailed, "{failure}",
 			"Failed background calls to the store, by operation",
 			[]string{labelConsumer, labelOperation}},
-		{Missed, "{message}", "Messages that the broker removed before this consumer had read them",
+		{Missed, "{message}", "Messages that the broker removed before this consumer read them",
 			[]string{labelConsumer}},
 		{IntakeTime, "s",
-			"Starting to handle a message: one round trip, and the wait for others that handle it or have its entities", []string{labelConsumer, labelTopic}},
-		{HandlerTime, "s", "Time of a handler in its transaction, while its entities are locked",
+			"Time to begin an attempt: one round trip, and the wait for processes that handle the message or lock its entities", []string{labelConsumer, labelTopic}},
+		{HandlerTime, "s", "Duration of a handler in its transaction, while its entities are locked",
 			[]string{labelConsumer, labelTopic}},
 		{CacheLookups, "{key}",
-			"Keys looked up in a cache in front of the database: hit, miss, or bypassed because it is unavailable",
+			"Lookups of keys in a cache in front of the database: hit, miss, or bypassed because the cache is unavailable",
 			[]string{labelOutcome}},
 		{Requests, "{request}", "Requests to an idempotent endpoint, by outcome",
 			[]string{labelEndpoint, labelOutcome}},
-		{RequestTime, "s", "From a request until its answer is ready",
+		{RequestTime, "s", "Time from a request until its answer is ready",
 			[]string{labelEndpoint, labelOutcome}},
 		onceCalls(), onceTime(),
-		{ReservedHeld, "{key}", "Keys reserved by work outside of a transaction; counted up to 10,000",
+		{ReservedHeld, "{key}", "Keys that are reserved by work outside of a transaction; counted up to 10,000",
 			kept},
 		{ReservedExpired, "{key}",
-			"Keys whose lease expired without an answer: the outcome of the work is unknown", kept},
+			"Reserved keys with an expired lease and no answer: the outcome of the work is unknown", kept},
 	}
 }
 
@@ -195,19 +195,19 @@ func sagaMetrics() []Metric {
 			[]string{labelSource, labelSaga, labelStatus}},
 		{SagasStuck, "{saga}", "Sagas that wait for an operator", saga},
 		{SagasPaused, "{saga}", "Sagas that an operator paused", saga},
-		{SagasFailing, "{saga}", "Sagas whose step failed and is retried", saga},
+		{SagasFailing, "{saga}", "Sagas with a failed step that is retried", saga},
 		{SagaFailingAge, "s",
-			"Since the first failure in a row of the saga that has failed for longest; 0: there is none", saga},
+			"Time for which the longest failing saga has failed; 0 without one", saga},
 		{SagasOverdue, "{saga}",
-			"Sagas due for more than a minute, or left to another build for 15, that no engine claimed", saga},
-		{SagaAge, "s", "Since the oldest saga that has not ended was started; 0: there is none", saga},
-		{SagasStarted, "{saga}", "Sagas given to transactions, which may still be rolled back",
+			"Sagas that no engine claims: due for more than a minute, or left to another build for 15 minutes", saga},
+		{SagaAge, "s", "Age of the oldest saga that has not ended; 0 without one", saga},
+		{SagasStarted, "{saga}", "Sagas started in transactions, which may still be rolled back",
 			[]string{labelSaga}},
 		{SagasEnded, "{saga}", "Sagas that this engine ended, by status", []string{labelSaga, labelOutcome}},
-		{SagaTime, "s", "From the start of a saga to its end", []string{labelSaga, labelOutcome}},
-		{SagaSteps, "{step}", "Steps that came to an outcome", []string{labelSaga, labelStep, labelOutcome}},
+		{SagaTime, "s", "Time from the start of a saga to its end", []string{labelSaga, labelOutcome}},
+		{SagaSteps, "{step}", "Ended steps, by outcome", []string{labelSaga, labelStep, labelOutcome}},
 		{SagaStepTime, "s",
-			"From when a step could begin, or from its request, to its outcome",
+			"Time until the outcome of a step, since it could begin or since its request was sent",
 			[]string{labelSaga, labelStep, labelOutcome}},
 		{SagaStepFailed, "{attempt}", "Failed attempts of steps and undos that are retried",
 			[]string{labelSaga, labelStep}},
@@ -240,8 +240,8 @@ const (
 	labelFlow      = "flow"
 )
 
-// Providers are set by the caller. Nil: OpenTelemetry's global providers, which do nothing until the
-// process sets them.
+// Providers has the OpenTelemetry providers of a component. A nil provider means the global provider, which
+// does nothing until the process sets it.
 type Providers struct {
 	Meter  metric.MeterProvider
 	Tracer trace.TracerProvider
@@ -261,8 +261,8 @@ func (p Providers) tracer() trace.Tracer {
 	return p.Tracer.Tracer(scope)
 }
 
-// meter creates instruments. If the provider refuses one, only that metric is missing: telemetry never
-// stops a component.
+// meter creates instruments. If the provider refuses an instrument, only that metric is missing, and the
+// component still works.
 type meter struct{ metric.Meter }
 
 func about(name string) Metric {
@@ -298,11 +298,11 @@ func (m meter) histogramOf(d Metric) metric.Float64Histogram {
 	return h
 }
 
-// see records the value of a gauge.
-type see func(name string, v float64, labels metric.ObserveOption)
+// recordGauge records the value of a gauge.
+type recordGauge func(name string, v float64, labels metric.ObserveOption)
 
-// watch calls read on every collection, until stop.
-func (m meter) watch(read func(context.Context, see), names ...string) (stop func()) {
+// watch calls read at every collection of metrics, until stop is called.
+func (m meter) watch(read func(context.Context, recordGauge), names ...string) (stop func()) {
 	gauges := make(map[string]metric.Float64ObservableGauge, len(names))
 	all := make([]metric.Observable, 0, len(names))
 	for _, name := range names {
@@ -351,7 +351,7 @@ type sets struct {
 	by    map[[2]string]set
 }
 
-// news reports whether nothing was recorded for topic yet.
+// news returns true if no labels were requested for topic yet.
 func (s *sets) news(topic string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -27,7 +27,7 @@ func NewSaga(p Providers) *Saga {
 		replies: m.counter(SagaReplies), by: map[[3]string]set{}}
 }
 
-// Knows starts the counters of a definition at 0, so that alerts see the first failure as growth.
+// Knows starts the counters of a definition at 0, so that a rate includes the first failure.
 func (s *Saga) Knows(saga string, steps []string, ends ...string) {
 	ctx := context.Background()
 	if !s.ended.Enabled(ctx) {
@@ -43,14 +43,14 @@ func (s *Saga) Knows(saga string, steps []string, ends ...string) {
 	}
 }
 
-// Started counts a saga that was started in a caller's transaction.
+// Started counts a saga that was started in a transaction of the caller.
 func (s *Saga) Started(saga string) {
 	if ctx := context.Background(); s.started.Enabled(ctx) {
 		s.started.Add(ctx, 1, s.of(saga, "", "").add...)
 	}
 }
 
-// Ended counts a saga that ended, and its duration.
+// Ended counts a saga that ended, and records its duration.
 func (s *Saga) Ended(saga, status string, took time.Duration) {
 	ctx := context.Background()
 	if s.ended.Enabled(ctx) {
@@ -61,7 +61,8 @@ func (s *Saga) Ended(saga, status string, took time.Duration) {
 	}
 }
 
-// Stepped counts a step that ended. took is the time since it could begin, or since its request.
+// Stepped counts a step that ended. took is the time since the step could begin, or since its request was
+// sent.
 func (s *Saga) Stepped(saga, step, outcome string, took time.Duration) {
 	ctx := context.Background()
 	if s.stepped.Enabled(ctx) {
@@ -86,7 +87,7 @@ func (s *Saga) Replied(outcome string) {
 	}
 }
 
-// of returns cached labels: there are few definitions, steps and outcomes.
+// of returns the labels for a saga, a step and an outcome. It caches them, because there are only a few.
 func (s *Saga) of(saga, step, outcome string) set {
 	k := [3]string{saga, step, outcome}
 	s.mu.RLock()

@@ -22,7 +22,7 @@ type Outbox struct {
 // NewOutbox returns the telemetry of an outbox.
 func NewOutbox(p Providers) *Outbox { return &Outbox{written: p.meter().counter(Written)} }
 
-// Wrote counts ms.
+// Wrote counts the messages ms as written.
 func (o *Outbox) Wrote(ctx context.Context, ms []skald.Message) {
 	if !o.written.Enabled(ctx) {
 		return
@@ -37,14 +37,14 @@ func (o *Outbox) Wrote(ctx context.Context, ms []skald.Message) {
 	}
 }
 
-// The broker's answers.
+// Outcomes of publishing a message.
 const (
 	Taken   = "published"
-	Aside   = "deferred" // refused; retried rarely
-	NotDone = "failed"   // an outage, or held back; retried immediately
+	Aside   = "deferred" // the broker refused the message; the relay retries it at growing intervals
+	NotDone = "failed"   // the broker did not answer or did not accept the message yet; retried at once
 )
 
-// Relay records published messages.
+// Relay records the messages that a relay publishes.
 type Relay struct {
 	tracer    trace.Tracer
 	published metric.Int64Counter
@@ -60,11 +60,11 @@ func NewRelay(p Providers) *Relay {
 		meter: m}
 }
 
-// Watch reports until stop: the number of shards, whether the relay is ready, and whether it polls because
-// it cannot read commits from the WAL.
+// Watch reports the state of a relay until stop is called: the number of its shards, whether it is ready, and
+// whether it polls because it cannot read commits from the WAL (deaf).
 func (r *Relay) Watch(owner string, now func() (shards int, ready bool), deaf func() bool) (stop func()) {
 	labels := metric.WithAttributeSet(attribute.NewSet(attribute.String(labelOwner, owner)))
-	return r.meter.watch(func(_ context.Context, gauge see) {
+	return r.meter.watch(func(_ context.Context, gauge recordGauge) {
 		shards, ready := now()
 		gauge(RelayShards, float64(shards), labels)
 		gauge(RelayReady, one(ready), labels)
@@ -72,34 +72,34 @@ func (r *Relay) Watch(owner string, now func() (shards int, ready bool), deaf fu
 	}, RelayShards, RelayReady, RelayDeaf)
 }
 
-func one(so bool) float64 {
-	if so {
+func one(is bool) float64 {
+	if is {
 		return 1
 	}
 	return 0
 }
 
-// Took records a message that the broker accepted at that time.
+// Took records a message that the broker accepted at this time.
 func (r *Relay) Took(m *skald.Message, at time.Time) {
 	run := r.Run(at)
 	run.Took(m)
 	run.End()
 }
 
-// Run records messages of one shard that the broker accepted at the same time, in order. It counts the
-// messages of a topic together and records only the delay of the first, which is the longest: recording
-// each would slow down a large backlog.
+// Run returns a recorder for messages of one shard that the broker accepted at the same time. The recorder
+// counts consecutive messages of a topic together, and records only the delay of the first message, which is
+// the longest. To record each delay would slow down the relay of a large backlog.
 func (r *Relay) Run(at time.Time) Run { return Run{relay: r, at: at} }
 
-// Run must be ended by End.
+// Run records messages of one shard: see Relay.Run. Call Took for each message, and then End.
 type Run struct {
 	relay *Relay
 	at    time.Time
-	n     int64 // messages of topic that are not counted yet
+	n     int64 // the number of messages of topic that are not recorded yet
 	topic string
 }
 
-// Took adds the next message.
+// Took adds the next message, in order.
 func (t *Run) Took(m *skald.Message) {
 	if t.n == 0 || t.topic != m.Topic {
 		t.End()
@@ -113,7 +113,7 @@ func (t *Run) Took(m *skald.Message) {
 	t.n++
 }
 
-// End counts the remaining messages.
+// End records the remaining messages.
 func (t *Run) End() {
 	if ctx := context.Background(); t.n > 0 && t.relay.published.Enabled(ctx) {
 		t.relay.published.Add(ctx, t.n, t.relay.labels.of(t.topic, Taken).add...)
@@ -121,7 +121,7 @@ func (t *Run) End() {
 	t.n = 0
 }
 
-// seen starts the counters of a topic at 0, so that alerts see the first failure as growth.
+// seen starts the counters of a topic at 0, so that a rate includes the first failure.
 func (r *Relay) seen(topic string) {
 	if ctx := context.Background(); r.published.Enabled(ctx) && r.labels.news(topic) {
 		for _, outcome := range []string{Taken, Aside, NotDone} {
@@ -130,10 +130,10 @@ func (r *Relay) seen(topic string) {
 	}
 }
 
-// Refused counts a message that was deferred or refused again.
+// Refused counts a message that the broker refused, for the first time or again.
 func (r *Relay) Refused(topic string) { r.count(topic, Aside) }
 
-// Failed counts a message that was not accepted and is retried immediately.
+// Failed counts a message that the relay publishes again at once.
 func (r *Relay) Failed(topic string) { r.count(topic, NotDone) }
 
 func (r *Relay) count(topic, outcome string) {
@@ -145,8 +145,8 @@ func (r *Relay) count(topic, outcome string) {
 
 const maxLinks = 128 // OpenTelemetry's default limit
 
-// Send starts the span of one call to the broker. It belongs to the trace of the first sampled message, and
-// links to all sampled ones, at most 128. Returns nil if none is sampled.
+// Send starts the span of one call to the broker. The span belongs to the trace of the first sampled
+// message, and has links to at most 128 sampled messages. Send returns nil if no message is sampled.
 func (r *Relay) Send(msgs []skald.Message) trace.Span {
 	ctx, first := context.Background(), -1
 	for i := range msgs {
@@ -178,7 +178,7 @@ func (r *Relay) Send(msgs []skald.Message) trace.Span {
 	return span
 }
 
-// sendName contains the topic if all messages have the same.
+// sendName returns the name of the span. It contains the topic if all messages have the same topic.
 func sendName(msgs []skald.Message) string {
 	for i := range msgs {
 		if msgs[i].Topic != msgs[0].Topic {
@@ -204,7 +204,7 @@ type Inbox struct {
 	run      counted
 }
 
-// counted is a number of deliveries with the same topic and outcome that are not counted yet.
+// counted is a number of deliveries with the same topic and outcome that are not recorded yet.
 type counted struct {
 	topic, outcome string
 	n              int64
@@ -218,12 +218,12 @@ func NewInbox(p Providers, consumer string) *Inbox {
 		received: m.counter(Received), failed: m.counter(StoreFailed), missed: m.counter(Missed),
 		duration: m.histogram(ProcessTime), delay: m.histogram(ProcessDelay),
 		intake: m.histogram(IntakeTime), handler: m.histogram(HandlerTime)}
-	i.failing("claim parked messages", 0) // makes the counter start at 0, so that a rate sees the first
+	i.failing("claim parked messages", 0) // start the counter at 0, so that a rate includes the first failure
 	i.Missed(0)
 	return i
 }
 
-// Begin starts the counters of topics at 0, so that alerts see the first failure as growth.
+// Begin starts the counters of topics at 0, so that a rate includes the first failure.
 func (i *Inbox) Begin(topics []string) {
 	ctx := context.Background()
 	if !i.received.Enabled(ctx) {
@@ -243,10 +243,10 @@ type InboxState struct {
 	Ready                                  bool
 }
 
-// Watch reports the state of the inbox until stop.
+// Watch reports the state of the inbox until stop is called.
 func (i *Inbox) Watch(now func() InboxState) (stop func()) {
 	labels := metric.WithAttributeSet(attribute.NewSet(attribute.String(labelConsumer, i.consumer)))
-	return i.meter.watch(func(_ context.Context, gauge see) {
+	return i.meter.watch(func(_ context.Context, gauge recordGauge) {
 		s := now()
 		gauge(Unacknowledged, float64(s.Unacknowledged), labels)
 		gauge(StuckKeys, float64(s.Stuck), labels)
@@ -256,10 +256,10 @@ func (i *Inbox) Watch(now func() InboxState) (stop func()) {
 	}, Unacknowledged, StuckKeys, PausedPartitions, Stopped, InboxReady)
 }
 
-// Process starts the span of one attempt to handle a message. The first attempt is a child of the span that
-// wrote the message. Each later attempt starts a new trace with a link to that span, so that no trace grows
-// with the attempts. Messages that the handler writes under the returned context belong to the trace of the
-// attempt.
+// Process starts the span of one attempt to handle a message. The span of the first attempt is a child of
+// the span in which the message was written. Each later attempt begins a new trace with a link to that span,
+// so that a trace does not grow with the attempts. Messages that the handler writes with the returned
+// context belong to the trace of the attempt.
 func (i *Inbox) Process(ctx context.Context, m *skald.Message, attempt int) (context.Context, trace.Span) {
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}
 	if attempt > 1 {
@@ -281,7 +281,7 @@ func (i *Inbox) Process(ctx context.Context, m *skald.Message, attempt int) (con
 	return ctx, span
 }
 
-// End ends a span with an outcome; span may be nil.
+// End ends a span with an outcome. span may be nil.
 func End(span trace.Span, outcome string, err error) {
 	if span == nil {
 		return
@@ -296,8 +296,9 @@ func End(span trace.Span, outcome string, err error) {
 	span.End()
 }
 
-// Count counts the outcome of one delivery. It combines consecutive equal outcomes, because dropped
-// deliveries are many and cheap. Counted counts the rest. Only one goroutine at a time may call it.
+// Count counts the outcome of one delivery. It records consecutive equal outcomes together, because a
+// consumer may drop many deliveries in a short time. Call Counted to record the last ones. Only one
+// goroutine at a time may call Count and Counted.
 func (i *Inbox) Count(topic, outcome string) {
 	if i.run.topic != topic || i.run.outcome != outcome {
 		i.Counted()
@@ -306,7 +307,7 @@ func (i *Inbox) Count(topic, outcome string) {
 	i.run.n++
 }
 
-// Counted counts the deliveries that Count has combined.
+// Counted records the deliveries that Count has not recorded yet.
 func (i *Inbox) Counted() {
 	i.add(i.run.topic, i.run.outcome, i.run.n)
 	i.run.n = 0
@@ -318,7 +319,7 @@ func (i *Inbox) add(topic, outcome string, n int64) {
 	}
 }
 
-// Failing counts a failed call to the store.
+// Failing counts a failed call to the store. doing names the operation.
 func (i *Inbox) Failing(doing string) { i.failing(doing, 1) }
 
 func (i *Inbox) failing(doing string, n int64) {
@@ -328,7 +329,7 @@ func (i *Inbox) failing(doing string, n int64) {
 	}
 }
 
-// TookIn records the duration of the start of a message.
+// TookIn records the time that an attempt took to begin: see IntakeTime.
 func (i *Inbox) TookIn(topic string, took time.Duration) { i.record(i.intake, topic, took) }
 
 // Ran records the duration of a handler.
@@ -347,7 +348,7 @@ func (i *Inbox) Missed(n int64) {
 	}
 }
 
-// Ended records one attempt; done is true if its effect is committed.
+// Ended records the end of one attempt. done reports whether its effect is committed.
 func (i *Inbox) Ended(m *skald.Message, outcome string, took time.Duration, done bool, now time.Time) {
 	ctx := context.Background()
 	i.add(m.Topic, outcome, 1)

@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// carrier is the trace context of a message for OpenTelemetry's propagator.
+// carrier gives OpenTelemetry's propagator access to the trace context of a message.
 type carrier struct{ traceparent string }
 
 const traceparent = "traceparent"
@@ -27,7 +27,7 @@ func (c *carrier) Set(key, value string) {
 
 func (c *carrier) Keys() []string { return []string{traceparent} }
 
-// TraceParent returns the trace context of ctx for a message; "" if ctx has no trace.
+// TraceParent returns the trace context of ctx for a message, or "" if ctx has no trace.
 func TraceParent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""
@@ -37,7 +37,8 @@ func TraceParent(ctx context.Context) string {
 	return c.traceparent
 }
 
-// Remote returns ctx with the span that a message names. An invalid parent is ignored.
+// Remote returns ctx with the span of a message as the parent. If the trace context of the message is
+// invalid, Remote returns ctx.
 func Remote(ctx context.Context, parent string) context.Context {
 	if sc := origin(parent); sc.IsValid() {
 		return trace.ContextWithRemoteSpanContext(ctx, sc)
@@ -45,8 +46,8 @@ func Remote(ctx context.Context, parent string) context.Context {
 	return ctx
 }
 
-// origin parses the span that a message names. OpenTelemetry's own parser allocates two contexts, so it is
-// used only for other versions and invalid texts.
+// origin parses the trace context of a message. It uses OpenTelemetry's parser only for other versions and
+// invalid texts, because that parser allocates two contexts.
 func origin(parent string) trace.SpanContext {
 	if len(parent) == lengthW3C && parent[:3] == "00-" && parent[35] == '-' && parent[52] == '-' {
 		id, bad := trace.TraceIDFromHex(parent[3:35])
@@ -68,14 +69,14 @@ const (
 	flagSample = 1
 )
 
-// sampled reports whether the trace is sampled: the last bit of the flags.
+// sampled reports whether the trace is sampled. The last bit of the flags has this information.
 func sampled(parent string) bool {
 	if len(parent) != lengthW3C {
 		return false
 	}
 	c := parent[lengthW3C-1]
 	if c > '9' {
-		c -= 'a' - 10 // lower case by the standard; the letter's last bit is that of its number
+		c -= 'a' - 10 // the standard requires lower case; for the last bit, any hexadecimal letter works
 	}
 	return c&flagSample == 1
 }
