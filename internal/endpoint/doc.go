@@ -2,8 +2,8 @@
 // machine.
 //
 // A URL is scheme://host:port[,host:port][/path][?option=value&…]. Each driver defines the path and its own
-// options. Where a Kind has Ports, user:password@ may precede the host. Otherwise secrets are in files or
-// in the environment. No error contains a secret. Drivers share these options:
+// options. If a Kind has Ports, user:password@ may precede the host. Otherwise passwords are in files or in
+// the environment. Errors never contain a password. All drivers have these options:
 //
 //	tls=on|off             use TLS. Default: on if ca or cert is given
 //	ca=FILE                PEM file of the authorities of the servers. Default: the system's

@@ -1,4 +1,4 @@
-// Detection of requests from this machine.
+// This file detects requests from this machine.
 
 package endpoint
 
@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// FromThisMachine reports whether r comes from this machine and names this machine as host. A request with
-// proxy headers, or with another host, may come from anywhere.
+// FromThisMachine reports whether r comes directly from this machine, and has this machine as its Host. A
+// request with the headers of a proxy may come from another machine. A request with another Host may come
+// from a page of another site in a local browser.
 func FromThisMachine(r *http.Request) bool {
 	return loopback(r.RemoteAddr) && loopback(r.Host) && r.ProtoAtLeast(1, 1) && !passedOn(r.Header)
 }
 
-// passedOn reports whether a proxy's headers are present. A proxy without headers looks like a client,
-// except that nginx uses HTTP/1.0 by default.
+// passedOn reports whether a request has headers of a proxy. A proxy that adds no headers cannot be detected,
+// except nginx, which uses HTTP/1.0 by default.
 func passedOn(h http.Header) bool {
 	for name := range h {
 		switch {

@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// errFront does not quote the URL, because any part of it may belong to the password.
+// errFront does not quote the URL, because any part of the URL may belong to the password.
 var errFront = errors.New("the URL has an invalid port, or user:password@ in front of the host is not " +
 	"percent-encoded: % is %25, @ is %40, : is %3A, / is %2F, ? is %3F, # is %23, a comma is %2C")
 
-// CheckFront refuses a URL whose user or password contains a character that ends it too early. A parser
-// would take the rest for a host, a path or an option, show it in errors, and send it to the DNS.
+// CheckFront returns an error if the user or the password of a URL has a special character that is not
+// percent-encoded. A parser would read the rest of the password as a host, a path or an option. It would then
+// print this rest in errors, and send it to the DNS.
 func CheckFront(s string) error {
 	_, rest, ok := strings.Cut(s, "://")
 	if !ok {
@@ -42,7 +43,8 @@ func CheckFront(s string) error {
 	return nil
 }
 
-// strayed refuses a path with an @ or a #: after hosts without a user it may belong to a password.
+// strayed returns an error if the path, after hosts without a user, has an @ or a #. Then the path may be a
+// part of a password.
 func strayed(behind, authority string) error {
 	if strings.Contains(behind, "@") && !strings.Contains(authority, "@") || strings.Contains(behind, "#") {
 		return errFront
@@ -50,7 +52,7 @@ func strayed(behind, authority string) error {
 	return nil
 }
 
-// numbered reports whether host has no port or a numeric one.
+// numbered reports whether host has no port or a numeric port.
 func numbered(host string) bool {
 	colon := strings.LastIndexByte(host, ':')
 	if colon < 0 || strings.HasSuffix(host, "]") {
@@ -59,7 +61,8 @@ func numbered(host string) bool {
 	return strings.Trim(host[colon+1:], "0123456789") == ""
 }
 
-// CheckPostgres is CheckFront for PostgreSQL URLs. A PostgreSQL client ends the password at the first @.
+// CheckPostgres is CheckFront for PostgreSQL URLs. It also refuses a second @, because for a PostgreSQL
+// client the password ends at the first @.
 func CheckPostgres(s string) error {
 	_, rest, ok := strings.Cut(s, "://")
 	if at := strings.IndexAny(rest, "/?#"); at >= 0 {
@@ -71,7 +74,7 @@ func CheckPostgres(s string) error {
 	return CheckFront(s)
 }
 
-// CheckHost refuses a host name with an @, which may be a part of a password.
+// CheckHost returns an error if a host name has an @, because the name may then have a part of a password.
 func CheckHost(host string) error {
 	if strings.Contains(host, "@") {
 		return errFront

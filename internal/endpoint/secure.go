@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// TLS returns the TLS settings; nil if the URL does not ask for TLS.
+// TLS returns the TLS settings of the URL, or nil if the URL does not request TLS.
 func (u *URL) TLS() (*tls.Config, error) {
 	ca, cert, key := u.Get("ca"), u.Get("cert"), u.Get("key")
 	switch want := u.Get("tls"); {
@@ -52,12 +52,12 @@ func (u *URL) TLS() (*tls.Config, error) {
 // identity is the user and password of a client.
 type identity struct {
 	User string
-	// Password is called for each connection, so that a renewed secret in a file is used.
+	// Password returns the password. Call it for each connection, because the password in a file may change.
 	Password func() (string, error)
 }
 
-// Token returns the user without password in front of the host, which NATS uses as a token; "" if there is
-// none or it has a password.
+// Token returns the user in front of the host if there is no password for this user. NATS uses such a user
+// as a token. Otherwise Token returns "".
 func (u *URL) Token() string {
 	if u.front == nil {
 		return ""
@@ -69,8 +69,9 @@ func (u *URL) Token() string {
 	return u.front.Username()
 }
 
-// Identity returns the user and password from the URL, or else from the environment. User is empty if neither
-// has a user: then the client connects without one. Identity reads the password once, to find a missing file.
+// Identity returns the user and the password from the URL or, if the URL has no user, from the environment.
+// If neither has a user, User is empty, and the client connects without a user. Identity reads the password
+// once, so that it reports a missing file early.
 func (u *URL) Identity() (identity, error) {
 	user, file := u.Get("user"), u.Get("password_file")
 	if u.front != nil {

@@ -1,4 +1,4 @@
-// Names of servers in logs, and warnings about connections without TLS and connects without a timeout.
+// This file warns about connections without TLS, and about pools without a connect timeout.
 
 package endpoint
 
@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// DriverName returns the log name of a store or a broker: its String, without secrets, or its type.
+// DriverName returns the name of a store or a broker for logs: the result of its method String, or its type.
+// The name contains no password.
 func DriverName(v any) string {
 	if s, ok := v.(fmt.Stringer); ok {
 		return s.String()
@@ -26,7 +27,7 @@ type Wire interface {
 	Unencrypted() []string
 }
 
-// unencrypted returns the hosts that v may reach without TLS; none if v is not a Wire.
+// unencrypted returns the hosts that v may reach without TLS. It returns nil if v is not a Wire.
 func unencrypted(v any) []string {
 	if w, ok := v.(Wire); ok {
 		return w.Unencrypted()
@@ -37,8 +38,8 @@ func unencrypted(v any) []string {
 // EncryptRemedy is the remedy for connections without TLS.
 const EncryptRemedy = "give sslmode=verify-full to PostgreSQL, tls=on or ca=FILE to a broker: passwords and payloads can be read on the way"
 
-// Warn logs, for each of vs, the hosts without TLS and connects without a timeout. part begins the lines
-// and names the component.
+// Warn logs a warning for each of vs with hosts without TLS, or with a pool without a connect timeout. The
+// lines begin with part, the name of the component.
 func Warn(ctx context.Context, log *slog.Logger, part string, vs ...any) {
 	for _, v := range vs {
 		if hosts := unencrypted(v); len(hosts) > 0 {
@@ -57,15 +58,17 @@ func Warn(ctx context.Context, log *slog.Logger, part string, vs ...any) {
 
 // Dialer is a store with a pool of connections.
 type Dialer interface {
-	// SlowConnect reports whether a connect of the pool may take more than 30 s. most is the limit, 0
-	// without one. It returns false after the first call, so that the warning appears once.
+	// SlowConnect reports whether a connect of the pool may take more than 30 s. most is the connect
+	// timeout, or 0 without a timeout. After the first call SlowConnect returns false, so that the warning
+	// appears once.
 	SlowConnect() (most time.Duration, slow bool)
 }
 
-// ConnectRemedy is the remedy for such a pool.
+// ConnectRemedy is the remedy for a pool with slow connects.
 const ConnectRemedy = "add connect_timeout=5 to the URL of the pool, or set ConnConfig.ConnectTimeout"
 
-// IsLoopback reports whether host, with or without a port, is this machine. A path is a Unix socket.
+// IsLoopback reports whether host, with or without a port, is this machine. The path of a Unix socket also
+// counts as this machine.
 func IsLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -12,12 +12,13 @@ import (
 
 // Kind describes the URLs of one driver.
 type Kind struct {
-	Schemes []string // "kafka"; errors show the first
-	Env     string   // "SKALD_KAFKA", for SKALD_KAFKA_USER and SKALD_KAFKA_PASSWORD
+	Schemes []string // such as "kafka"; errors show the first one
+	Env     string   // the prefix of variables: "SKALD_KAFKA" for SKALD_KAFKA_USER and SKALD_KAFKA_PASSWORD
 	Path    bool     // a /path after the hosts is allowed
-	Options []string // allowed options, including shared ones
-	// Ports has the default ports, by scheme. If it is set, a URL may have the form of the broker's own
-	// clients: without port, and with user:password@ in front of the host, percent-encoded.
+	Options []string // the allowed options, including those that all drivers have
+	// Ports has the default ports, by scheme. If Ports is not nil, a URL may have the form that other
+	// clients of the broker accept: without a port, and with a percent-encoded user:password@ before the
+	// host.
 	Ports map[string]string
 }
 
@@ -25,18 +26,18 @@ type Kind struct {
 type URL struct {
 	Scheme string
 	Hosts  string // "host:port,host:port"
-	Path   string // without the first slash, not decoded
+	Path   string // without the first slash, not percent-decoded
 
-	front  *url.Userinfo // nil: none
+	front  *url.Userinfo // the user in front of the host; nil without a user
 	env    string
 	values url.Values
 	getenv func(string) string
 }
 
-// Parse parses s. getenv is usually os.Getenv; nil means an empty environment.
+// Parse parses the URL s. getenv is usually os.Getenv; nil means an empty environment.
 func (k Kind) Parse(s string, getenv func(string) string) (*URL, error) {
 	scheme, rest, ok := strings.Cut(s, "://")
-	rest = strings.ReplaceAll(rest, ","+scheme+"://", ",") // each server may be a complete URL
+	rest = strings.ReplaceAll(rest, ","+scheme+"://", ",") // each server may have the scheme, too
 	if err := CheckFront(scheme + "://" + rest); ok && err != nil {
 		return nil, fmt.Errorf("broker URL: want %s: %w", k.form(), err)
 	}
@@ -66,12 +67,13 @@ func (k Kind) Parse(s string, getenv func(string) string) (*URL, error) {
 		return nil, fmt.Errorf("broker URL: %w", err)
 	}
 	if u.values, err = url.ParseQuery(query); err != nil {
-		return nil, u.Wrap(errors.New("the part after ? is not option=value&…")) // err would quote it
+		return nil, u.Wrap(errors.New("the part after ? is not option=value&…")) // err may quote a password
 	}
 	return u, u.Wrap(u.check(k.Options))
 }
 
-// inFront removes user:password@ from the hosts. All servers with one must have the same.
+// inFront removes user:password@ from the hosts, and returns both. All servers with a user must have the
+// same user and password.
 func (k Kind) inFront(hosts, path string) (bare string, front *url.Userinfo, err error) {
 	if !strings.Contains(hosts, "@") && !strings.Contains(path, "@") {
 		return hosts, nil, nil
@@ -102,7 +104,7 @@ func (k Kind) inFront(hosts, path string) (bare string, front *url.Userinfo, err
 		pass, err = url.PathUnescape(pass)
 	}
 	if err != nil || user == "" {
-		// err would quote it
+		// err may quote the password.
 		return "", nil, errors.New("the part in front of the host must be user:password@, percent-encoded")
 	}
 	if front = url.User(user); both {
@@ -128,8 +130,8 @@ func (k Kind) form() string {
 	return k.Schemes[0] + "://" + front + "host" + port + "[,host" + port + "]" + path + "[?option=value]"
 }
 
-// HasPassword reports whether any URL has a password, or a token of NATS, in front of its host. A NATS user
-// whose password is in the environment counts as a token.
+// HasPassword reports whether the URL s has a password or a NATS token in front of its host. s may be a URL
+// of any kind. A NATS user counts as a token even if the environment has a password for this user.
 func HasPassword(s string) bool {
 	front, query, _ := strings.Cut(s, "?")
 	scheme, rest, ok := strings.Cut(front, "://")
@@ -140,7 +142,7 @@ func HasPassword(s string) bool {
 	return strings.Contains(rest[:at], ":") || scheme == "nats" && !strings.Contains(query, "password_file=")
 }
 
-// check refuses unknown and repeated options.
+// check returns an error for an unknown or a repeated option.
 func (u *URL) check(known []string) error {
 	for _, name := range slices.Sorted(maps.Keys(u.values)) {
 		switch {
@@ -157,13 +159,13 @@ func (u *URL) check(known []string) error {
 	return nil
 }
 
-// InFront reports whether the URL has a user or token in front of the host.
+// InFront reports whether the URL has a user or a token in front of the host.
 func (u *URL) InFront() bool { return u.front != nil }
 
-// Get returns the value of an option; "" if it is absent.
+// Get returns the value of an option, or "" without that option.
 func (u *URL) Get(option string) string { return u.values.Get(option) }
 
-// Env returns a variable of the environment.
+// Env returns the value of an environment variable.
 func (u *URL) Env(name string) string { return u.getenv(name) }
 
 // Wrap adds the hosts of the URL to an error.
@@ -174,7 +176,7 @@ func (u *URL) Wrap(err error) error {
 	return fmt.Errorf("broker URL for %s: %w", u.Hosts, err)
 }
 
-// CheckHosts checks the form "host:port[,host:port]".
+// CheckHosts returns an error if hosts does not have the form "host:port[,host:port]".
 func CheckHosts(hosts string) error {
 	for _, s := range strings.Split(hosts, ",") {
 		if host, port, err := net.SplitHostPort(s); err != nil || host == "" || port == "" ||
@@ -185,7 +187,7 @@ func CheckHosts(hosts string) error {
 	return nil
 }
 
-// redacted removes parts that may be a password.
+// redacted removes the parts of a URL that may have a password.
 func redacted(s string) string {
 	s, _, _ = strings.Cut(s, "?")
 	if at := strings.LastIndexByte(s, '@'); at >= 0 {

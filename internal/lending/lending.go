@@ -1,5 +1,6 @@
-// Package lending tells an outbox which transaction the handler that calls it was lent, and the handler when
-// that transaction is committed.
+// Package lending stores the transaction of a handler in the handler's context. An outbox reads it there, to
+// check that the handler writes in this transaction. The package also calls functions after the commit of
+// the transaction.
 package lending
 
 import (
@@ -10,36 +11,37 @@ import (
 	"github.com/skald-go/skald"
 )
 
-// A Loan is a transaction in the hands of a handler.
+// Loan is the transaction that a handler uses, and that the caller of the handler commits.
 type Loan struct {
-	Tx       any    // the driver's transaction
-	Consumer string // whose handler
-	ID, Type string // of the message in hand; empty where there is none, as in once.Do
-	// Record takes the messages that the handler writes, instead of the table. Nil: they go to the table.
+	Tx       any    // the transaction of the driver
+	Consumer string // the consumer of the handler
+	ID, Type string // of the message; Type is empty without a message, as in once.Do
+	// Record, if not nil, receives the messages that the handler writes. Otherwise the outbox inserts them
+	// into its table.
 	Record func([]skald.Message) error
 }
 
 type loanKey struct{}
 
-// With returns a context that tells of the loan. The zero Loan: there is none.
+// With returns a context with the loan. The zero Loan means that the context has no loan.
 func With(ctx context.Context, l Loan) context.Context { return context.WithValue(ctx, loanKey{}, l) }
 
-// In is the loan of the handler whose context ctx is.
+// In returns the loan in ctx. ok is false if ctx has no loan.
 func In(ctx context.Context) (l Loan, ok bool) {
 	l, _ = ctx.Value(loanKey{}).(Loan)
 	return l, l.Tx != nil
 }
 
-// A Transaction is a driver's transaction that knows itself below what a user put around it.
+// Transaction is a transaction of a driver that recognizes wrappers around itself.
 type Transaction interface {
-	// Same tells whether other ends with this transaction: it is the same one, a savepoint in it, or a
-	// wrapper around either.
+	// Same reports whether other ends with this transaction: it is the same transaction, a savepoint in it,
+	// or a wrapper around one of these.
 	Same(other any) bool
-	// NameOf names other, so that a reader of logs knows which database and which session it is in.
+	// NameOf returns a name of the transaction other for logs, with its database and its session.
 	NameOf(other any) string
 }
 
-// Is tells whether tx is the transaction that was lent.
+// Is reports whether tx is the transaction of the loan.
 func (l Loan) Is(tx any) bool {
 	if l.Tx == tx {
 		return true
@@ -48,7 +50,7 @@ func (l Loan) Is(tx any) bool {
 	return ok && t.Same(tx)
 }
 
-// By says who lent it, and for what.
+// By describes the handler of the loan: its consumer, and the message.
 func (l Loan) By() string {
 	if l.Type == "" {
 		return fmt.Sprintf("%s %.200q", l.Consumer, l.ID)
@@ -56,7 +58,7 @@ func (l Loan) By() string {
 	return fmt.Sprintf("consumer %s for %.200q of type %.200q", l.Consumer, l.ID, l.Type)
 }
 
-// NameOf names a transaction.
+// NameOf returns a name of the transaction tx for logs.
 func (l Loan) NameOf(tx any) string {
 	if t, ok := l.Tx.(Transaction); ok {
 		return t.NameOf(tx)
@@ -66,20 +68,20 @@ func (l Loan) NameOf(tx any) string {
 
 type commitKey struct{}
 
-// commitHooks are the functions to call after the commit of one transaction.
+// commitHooks has the functions to call after the commit of one transaction.
 type commitHooks struct {
 	mu    sync.Mutex
 	hooks []func()
 }
 
-// Watch returns a context in which the handler of one transaction notes functions with OnCommit. The owner of
-// the transaction calls Committed after the commit.
+// Watch returns a context for the handler of one transaction. The handler may call OnCommit with this
+// context. The owner of the transaction must call Committed after the commit.
 func Watch(ctx context.Context) context.Context {
 	return context.WithValue(ctx, commitKey{}, &commitHooks{})
 }
 
-// OnCommit notes f to be called after the commit of tx. Returns false if tx is not the transaction that the
-// handler was lent, or if its owner does not call Committed.
+// OnCommit registers f to be called after the commit of tx. It returns false if tx is not the transaction of
+// the loan in ctx, or if ctx does not come from Watch. Then f is not called.
 func OnCommit(ctx context.Context, tx any, f func()) bool {
 	c, ok := ctx.Value(commitKey{}).(*commitHooks)
 	loan, lent := In(ctx)
@@ -92,7 +94,7 @@ func OnCommit(ctx context.Context, tx any, f func()) bool {
 	return true
 }
 
-// Committed calls the functions that OnCommit noted, once.
+// Committed calls the functions that OnCommit registered, each once.
 func Committed(ctx context.Context) {
 	c, _ := ctx.Value(commitKey{}).(*commitHooks)
 	if c == nil {

@@ -7,8 +7,9 @@ import (
 	"runtime/debug"
 )
 
-// LogPanic logs a panic of the part with the first frames of its stack, and panics again. Defer LogPanic in
-// each goroutine that many messages share: the process ends, and its log has the reason.
+// LogPanic logs a panic with the first frames of its stack, and panics again. Defer LogPanic in each
+// goroutine that does not belong to one message: the process then ends, but the log has the reason. part
+// names the component.
 func LogPanic(ctx context.Context, log *slog.Logger, part string) {
 	v := recover()
 	if v == nil {

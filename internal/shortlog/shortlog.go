@@ -1,5 +1,5 @@
-// Package shortlog keeps log lines short: an id, a key or the text of an error may be as long as whoever sent
-// the message likes.
+// Package shortlog formats texts for logs, terminals and shells. Other programs choose keys, IDs and error
+// texts, so these may be very long, or have control characters.
 package shortlog
 
 import (
@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	mostText  = 256     // bytes of a text
-	mostError = 4 << 10 // of an error, which may say more than one thing
+	mostText  = 256     // limits the bytes of a text
+	mostError = 4 << 10 // limits the bytes of an error, which may have several parts
 )
 
-// New is l with each text cut after 256 bytes and each error after 4 KiB. What was cut says how long it was.
+// New returns a logger that writes to l, but cuts each text after 256 bytes and each error after 4 KiB. It
+// adds the length of the original text.
 func New(l *slog.Logger) *slog.Logger {
 	if _, short := l.Handler().(handler); short {
 		return l
@@ -25,7 +26,7 @@ func New(l *slog.Logger) *slog.Logger {
 
 type handler struct{ slog.Handler }
 
-// Handle writes r with its attributes cut.
+// Handle cuts the attributes of r, and writes r.
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	out := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
@@ -35,7 +36,7 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, out)
 }
 
-// WithAttrs cuts as Handle does.
+// WithAttrs returns a handler with these attributes, cut in the same way.
 func (h handler) WithAttrs(as []slog.Attr) slog.Handler {
 	short := make([]slog.Attr, len(as))
 	for i, a := range as {
@@ -44,7 +45,7 @@ func (h handler) WithAttrs(as []slog.Attr) slog.Handler {
 	return handler{h.Handler.WithAttrs(short)}
 }
 
-// WithGroup stays short.
+// WithGroup returns a handler that also cuts attributes.
 func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.WithGroup(name)} }
 
 func cut(a slog.Attr) slog.Attr {
@@ -76,7 +77,7 @@ func cut(a slog.Attr) slog.Attr {
 	return a
 }
 
-// Text is s, of at most about most bytes; where it was longer, with how long it was.
+// Text returns s, cut to about most bytes. If it cuts s, it adds the original length.
 func Text(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// Control reports whether r is a control character: of C0, of C1, or one that changes the direction of
-// text. A terminal or an editor acts on it, so that a reader sees something else than the text.
+// Control reports whether r is a control character: of C0, of C1, or one that changes the direction of text.
+// With such a character, a terminal or an editor may show another text.
 func Control(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
 // CheckName returns an error if name has a control character, such as a line break, or is not UTF-8. The
-// error begins with about, the word for the name.
+// error begins with about, which describes the name: "the consumer", for example.
 func CheckName(about, name string) error {
 	if strings.ContainsFunc(name, unprintable) {
 		return fmt.Errorf("%s %q has a control character, such as a line break, or is not UTF-8: give a printable name",
@@ -22,14 +22,14 @@ func CheckName(about, name string) error {
 	return nil
 }
 
-// Visible is text with each control character and each byte that is no text written out as in a Go string.
-// With layout, tabs and line feeds stay.
+// Visible escapes the control characters and the invalid bytes of a text as in a Go string. If layout is
+// true, it does not escape tabs and line feeds.
 func Visible(text string, layout bool) string {
 	var out strings.Builder
 	for len(text) > 0 {
 		r, n := utf8.DecodeRuneInString(text)
 		stays := !Control(r) || layout && (r == '\t' || r == '\n')
-		if raw := r == utf8.RuneError && n == 1; stays && !raw { // a byte may be a control character, too
+		if raw := r == utf8.RuneError && n == 1; stays && !raw { // raw: a byte that is not UTF-8
 			out.WriteString(text[:n])
 		} else {
 			quoted := strconv.QuoteToASCII(text[:n])
@@ -40,8 +40,8 @@ func Visible(text string, layout bool) string {
 	return out.String()
 }
 
-// VisibleJSON is JSON with the control characters that encoding/json leaves in strings written out. It stands
-// for the same value.
+// VisibleJSON escapes the control characters that encoding/json does not escape. The result is JSON of the
+// same value.
 func VisibleJSON(text []byte) []byte {
 	var out []byte
 	for _, r := range string(text) {
@@ -54,8 +54,8 @@ func VisibleJSON(text []byte) []byte {
 	return out
 }
 
-// Shell is a word as a shell reads it. One with control characters, or bytes that are no text, is written as
-// $'…', without them: a terminal that it is pasted into would take them for its own.
+// Shell quotes a word for a shell. A word with control characters or invalid bytes gets the form $'…' with
+// escapes, because a terminal would interpret pasted control characters.
 func Shell(word string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,"
 	switch {

@@ -1,6 +1,3 @@
-// This file limits calls to a server. A Breaker admits a number of calls at a time. After consecutive
-// failures it admits none for a while, then one as a probe.
-
 package vitals
 
 import (
@@ -8,27 +5,29 @@ import (
 	"time"
 )
 
-// Breaker limits the calls to one provider. Its zero value admits none.
+// Breaker is a circuit breaker that also limits the concurrent calls to one server. After Trip consecutive
+// failures it is open: it admits no call for the time Rest, and then one call as a probe. If the probe
+// succeeds, the breaker closes. The zero Breaker admits no calls.
 type Breaker struct {
-	Limit int           // concurrent calls
-	Trip  int           // consecutive failures that open it
-	Rest  time.Duration // how long it stays open
+	Limit int           // the maximum number of concurrent calls
+	Trip  int           // the number of consecutive failures that opens the breaker
+	Rest  time.Duration // the time for which the breaker stays open
 
 	mu       sync.Mutex
 	running  int
 	failures int
-	until    time.Time // open until then; after that it admits one call as a probe
+	until    time.Time // the breaker is open until this time, and then admits a probe
 	probing  bool
 }
 
-// Pass is an admitted call. End it once, by Leave or Abandon.
+// Pass is an admitted call. End it with Leave or Abandon, once.
 type Pass struct {
 	b     *Breaker
-	probe bool // the probe of an open breaker
+	probe bool // the call is the probe of an open breaker
 }
 
-// Enter admits a call, or returns nil and the time until the next attempt. A time of 0 means that Limit is
-// reached.
+// Enter admits a call. If it does not admit the call, it returns nil and the time until the next attempt. A
+// time of 0 means that Limit is reached.
 func (b *Breaker) Enter(now time.Time) (p *Pass, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -46,8 +45,8 @@ func (b *Breaker) Enter(now time.Time) (p *Pass, wait time.Duration) {
 	return &Pass{b, open}, 0
 }
 
-// Leave ends a call. Failed means that its outcome is unknown. A failed call that began before the breaker
-// opened is ignored. Opened reports that this failure opened the breaker.
+// Leave ends a call. failed means that the outcome of the call is unknown. Leave ignores the failure of a
+// call that began before the breaker opened. opened reports whether this failure opened the breaker.
 func (p *Pass) Leave(failed bool, now time.Time) (opened bool) {
 	b := p.b
 	b.mu.Lock()
@@ -69,14 +68,14 @@ func (p *Pass) Leave(failed bool, now time.Time) (opened bool) {
 	return opened
 }
 
-// Abandon ends a call without a result for the breaker.
+// Abandon ends a call that counts neither as success nor as failure.
 func (p *Pass) Abandon() {
 	p.b.mu.Lock()
 	defer p.b.mu.Unlock()
 	p.end()
 }
 
-// end removes p. Only the end of a probe allows the next probe.
+// end removes p from the running calls. The breaker admits no second probe before the first one has ended.
 func (p *Pass) end() {
 	p.b.running--
 	if p.probe {

@@ -10,8 +10,9 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// Level returns the log level for an error of a database after which the work is retried: ERROR if only other
-// settings cure it, for example a wrong password or an unknown database, otherwise WARN.
+// Level returns the log level for an error of a database, if Skald retries the work. It is ERROR if only a
+// change of the settings helps, for example after a wrong password or for an unknown database. Otherwise it
+// is WARN.
 func Level(err error) slog.Level {
 	var refusal interface {
 		error
@@ -33,9 +34,9 @@ func Level(err error) slog.Level {
 	return slog.LevelWarn
 }
 
-// BrokerLevel is Level for an error of a broker. Each driver wraps broker.ErrUnavailable into an outage.
-// Other errors are refusals by the broker: a missing right, a setting of a stream or queue, a group of
-// another database. A missing topic is a WARN, because it may be created while Skald waits.
+// BrokerLevel is Level for an error of a broker. It returns WARN for an outage, which each driver marks with
+// broker.ErrUnavailable, and for a missing topic, which may be created while Skald waits. Other errors are
+// refusals by the broker, such as a missing right or a group of another database.
 func BrokerLevel(err error) slog.Level {
 	var line net.Error
 	for _, passes := range []error{broker.ErrUnavailable, broker.ErrNoTopic, broker.ErrRecreated,

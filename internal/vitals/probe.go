@@ -9,14 +9,16 @@ import (
 	"time"
 )
 
-// Waits between two requests of a Probe: constant while the server answers, doubled while it fails.
+// Pauses between two requests of a Probe: probeFirst while the server answers, and doubled after each
+// failure, up to probeMost.
 const (
 	probeFirst = 500 * time.Millisecond
 	probeMost  = 2 * time.Second
 )
 
-// Probe checks a server in the background and keeps the last answer. At most one request is in progress. The
-// rate is limited: one per 0.5 s, one per 2 s while the server fails. It is safe for concurrent use.
+// Probe checks in the background whether a server answers, and stores the last answer. At most one request
+// is in progress. There is at most one request each 0.5 s, and one each 2 s while the server fails. Probe is
+// safe for concurrent use.
 type Probe struct {
 	ask     func(context.Context) error
 	timeout time.Duration
@@ -27,19 +29,19 @@ type Probe struct {
 	mu     sync.Mutex
 	asking bool
 	next   time.Time // time of the earliest next request
-	fails  int       // consecutive
+	fails  int       // the number of consecutive failures
 	last   Answer
 }
 
-// Answer is the result of a request. The zero value means that there is none yet.
+// Answer is the result of a request. The zero Answer means that no request has ended yet.
 type Answer struct {
-	Err   error     // nil if the server is there
-	At    time.Time // of this answer
-	Since time.Time // of the first consecutive answer of this kind. Zero if no answer was of another kind
+	Err   error     // nil if the server answered
+	At    time.Time // the time of this answer
+	Since time.Time // the time of the last change between success and failure; zero without a change
 }
 
-// NewProbe returns a Probe that calls ask, with timeout for each call. If report is not nil, it receives each
-// answer.
+// NewProbe returns a Probe that calls ask, with a timeout for each call. report, if not nil, is called with
+// the result of each request.
 func NewProbe(ask func(context.Context) error, timeout time.Duration, now func() time.Time,
 	report func(error)) *Probe {
 	if report == nil {
@@ -48,14 +50,15 @@ func NewProbe(ask func(context.Context) error, timeout time.Duration, now func()
 	return &Probe{ask: ask, timeout: timeout, now: now, told: make(chan struct{}, 1), report: report}
 }
 
-// Ask starts a request, unless one is in progress or was made a moment ago. It does not wait.
+// Ask starts a request, unless a request is in progress or the last one was a moment ago. It does not wait
+// for the answer.
 func (p *Probe) Ask(ctx context.Context) {
 	if p.begin() {
 		go p.run(ctx)
 	}
 }
 
-// AskNow starts a request like Ask and waits for the answer. It returns false if it started none.
+// AskNow starts a request like Ask, and waits for the answer. It returns false if it did not start a request.
 func (p *Probe) AskNow(ctx context.Context) (asked bool) {
 	if asked = p.begin(); asked {
 		p.run(ctx)
@@ -70,7 +73,7 @@ func (p *Probe) Last() Answer {
 	return p.last
 }
 
-// Wait returns the time until Ask starts a request again.
+// Wait returns the time until Ask can start the next request.
 func (p *Probe) Wait() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +83,7 @@ func (p *Probe) Wait() time.Duration {
 	return max(0, p.next.Sub(p.now()))
 }
 
-// Told returns a channel that receives after each answer. It supports one reader.
+// Told returns a channel that receives a value after each answer. Only one goroutine may read from it.
 func (p *Probe) Told() <-chan struct{} { return p.told }
 
 func (p *Probe) begin() bool {
@@ -106,7 +109,7 @@ func (p *Probe) run(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asking = false
-	if ctx.Err() != nil { // the caller ends; that is no sign of an outage
+	if ctx.Err() != nil { // the caller canceled the request, so the error does not mean an outage
 		return
 	}
 	now := p.now()
@@ -118,7 +121,7 @@ func (p *Probe) run(ctx context.Context) {
 		p.fails = 0
 	}
 	pause := min(probeFirst<<min(max(0, p.fails-1), 10), probeMost)
-	p.next = now.Add(pause + rand.N(pause/2)) // so that processes do not ask at the same moment
+	p.next = now.Add(pause + rand.N(pause/2)) // random, so that processes do not ask at the same moment
 	select {
 	case p.told <- struct{}{}:
 	default:

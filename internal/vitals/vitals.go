@@ -1,5 +1,5 @@
-// Package vitals tracks whether a server can be used: when it last answered, and since when it has not. It
-// sends a probe to a server that was silent for a while.
+// Package vitals tracks whether a database or a broker answers. Components record the answers to their
+// calls. If there is no answer for a while, the package sends a probe to the server.
 package vitals
 
 import (
@@ -17,31 +17,32 @@ import (
 )
 
 const (
-	// quiet is how long a server may be silent before it is probed. Idle components call their store every 8
-	// s.
+	// quiet is the time without an answer after which a server gets a probe. Idle components call their store
+	// every 8 s.
 	quiet = 9 * time.Second
-	// enough is how many consecutive probes must fail: one failure may be chance.
+	// enough is the number of consecutive failed probes after which a server counts as away. A single failure
+	// may have a harmless cause.
 	enough = 2
 )
 
-// Server is the state of a database or a broker, as one component sees it. It is safe for concurrent use.
+// Server is the state of a database or a broker for one component. It is safe for concurrent use.
 type Server struct {
 	name  string // "the database"
 	log   *slog.Logger
-	probe *Probe // nil if it cannot be probed
+	probe *Probe // nil if the server has no probe
 
 	mu       sync.Mutex
-	asked    time.Time // when the last probe began
-	answered time.Time // last
-	since    time.Time // the start of the first consecutive failed probe; zero if it answers
-	misses   int       // consecutive
-	why      error
+	asked    time.Time        // the time at which the last probe began
+	answered time.Time        // the time of the last answer
+	since    time.Time        // the begin of the first of the failed probes in a row; zero without a failure
+	misses   int              // the number of failed probes in a row
+	why      error            // the error of the last failed probe
 	logged   backoff.LogLimit // limits the log lines
-	nudge    chan struct{}
+	nudge    chan struct{}    // requests a probe at once
 }
 
-// New returns a server without a known state. Ask sends a probe and returns its error; if ask is nil, the
-// server counts as answering. Now is the clock that limits the rate of probes.
+// New returns a server with an unknown state. ask sends a probe and returns its error. If ask is nil, the
+// server always counts as answering. now is the clock that limits the rate of probes.
 func New(name string, log *slog.Logger, now func() time.Time, ask func(ctx context.Context) error) *Server {
 	s := &Server{name: name, log: log, logged: backoff.NewLogLimit(), nudge: make(chan struct{}, 1)}
 	if ask != nil {
@@ -55,7 +56,7 @@ func New(name string, log *slog.Logger, now func() time.Time, ask func(ctx conte
 	return s
 }
 
-// Store returns db as a server, with the store's Probe.
+// Store returns a Server for the database db. If db has a method Probe, the Server uses it.
 func Store(db any, log *slog.Logger, now func() time.Time) *Server {
 	p, can := db.(interface {
 		Probe(ctx context.Context) error
@@ -66,7 +67,8 @@ func Store(db any, log *slog.Logger, now func() time.Time) *Server {
 	return New("the database", log, now, p.Probe)
 }
 
-// Broker returns bus as a server. The probe reads the broker's incarnation, which no driver caches.
+// Broker returns a Server for the broker bus. The probe reads the incarnation of the broker, because no
+// driver caches it.
 func Broker(bus any, log *slog.Logger) *Server {
 	b, can := bus.(interface {
 		Incarnation(ctx context.Context) (string, error)
@@ -80,14 +82,15 @@ func Broker(bus any, log *slog.Logger) *Server {
 		if err != nil && ctx.Err() != nil || errors.Is(err, broker.ErrUnavailable) || errors.As(err, &line) {
 			return err
 		}
-		return nil // it answered, even if it has no incarnation or this client may not read it
+		return nil // a refusal is an answer, too
 	})
 }
 
-// Probe returns the probe of the server. All probes use it, so that the rate is limited.
+// Probe returns the probe of the server. Use it for other probes of this server, too, so that it limits
+// their rate.
 func (s *Server) Probe() *Probe { return s.probe }
 
-// Answered records an answer to any call.
+// Answered records that the server answered a call.
 func (s *Server) Answered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +100,7 @@ func (s *Server) Answered() {
 	}
 }
 
-// Suspect requests a probe immediately, because a call looked like an outage.
+// Suspect requests a probe at once. Call Suspect if the error of a call may mean an outage.
 func (s *Server) Suspect() {
 	select {
 	case s.nudge <- struct{}{}:
@@ -105,7 +108,8 @@ func (s *Server) Suspect() {
 	}
 }
 
-// Away returns why the server counts as away, and since when; an empty reason means that it answers.
+// Away returns the reason why the server counts as away, and the time since when. why is "" if the server
+// answers.
 func (s *Server) Away() (why string, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +125,7 @@ func (s *Server) Watch(ctx context.Context) {
 	if s.probe == nil {
 		return
 	}
-	s.Answered() // until a probe fails
+	s.Answered() // the server counts as answering until a probe fails
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
 	for suspected := false; ; {
@@ -162,7 +166,7 @@ func (s *Server) found(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.answered.After(s.asked) {
-		return // it answered another call meanwhile
+		return // the server answered another call meanwhile
 	}
 	if s.misses++; s.since.IsZero() {
 		s.since = s.asked

@@ -34,10 +34,12 @@ func line(text string) string {
 	return strings.Join(strings.FieldsFunc(text, breaks), "; ")
 }
 
-// rootOf returns the innermost error with a useful text. Among joined errors it prefers that of a server,
-// otherwise the last. If an error's text does not contain the text of the error it wraps, it is the root: the
-// wrapped error only classifies it. The error of a system call alone has no address, so the error around it
-// is the root.
+// rootOf returns the innermost error with a useful text. There are exceptions:
+//   - Among joined errors, it prefers an error of a server, and otherwise the last error.
+//   - If the text of an error does not contain the text of the wrapped error, rootOf returns the outer
+//     error: the wrapped error only classifies it.
+//   - rootOf returns the error around the error of a system call, because only the outer error has the
+//     address.
 func rootOf(err error) error {
 	switch e := err.(type) {
 	case *net.OpError, *net.DNSError:
@@ -73,7 +75,8 @@ func rootOf(err error) error {
 	return err
 }
 
-// vague reports whether err is only the end of a context, without the action that took too long.
+// vague reports whether err is only the error of a context, which does not name the action that took too
+// long.
 func vague(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
