@@ -106,7 +106,7 @@ func cut(why string) string {
 	return strings.ToValidUTF8(why[:min(len(why), maxName)], "\ufffd")
 }
 
-// Asked is a step whose undo an operator requested.
+// Asked is a step with an undo that an operator requested.
 type Asked struct {
 	Step Name       `json:"step"`
 	For  []Name     `json:"for"` // events that report the undo

@@ -15,7 +15,7 @@ import (
 // declares for the steps that took effect. See operate.Compensate.
 type Compensation struct {
 	Flow, Key, State string
-	Steps            []Name          // steps whose undo is newly requested
+	Steps            []Name          // steps with a newly requested undo
 	Events           []skald.Message // events that request the undo of Steps
 	Before           []Asked         // undos that were requested earlier and that no event has reported
 	Refused          []string        // steps that cannot be undone, and why; then Events is empty

@@ -21,7 +21,7 @@ type Replies[Out any] struct {
 // Refusal declares a reply that refuses a command.
 type Refusal struct{ reply engine.Reply }
 
-// Reply declares the replies to a command: the event done, whose data is the output of the step, and the
+// Reply declares the replies to a command: the event done, with the output of the step as its data, and the
 // refusals.
 func Reply[Out any](done skald.Event[Out], refused ...Refusal) Replies[Out] {
 	return Replies[Out]{done, refused}

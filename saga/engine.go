@@ -85,7 +85,7 @@ type Engine[TTx any] struct {
 }
 
 // NewEngine returns an engine for these definitions and the definitions of their children. It returns one
-// error with all faults: those of each definition, steps whose transaction type differs from that of db, and
+// error with all faults: those of each definition, steps with another transaction type than db, and
 // definitions with the same name.
 func NewEngine[TTx any](db DB[TTx], o *EngineOptions, defs ...Defined) (*Engine[TTx], error) {
 	all := map[string]*engine.Definition{}
@@ -145,7 +145,7 @@ func (e *Engine[TTx]) Run(ctx context.Context) error { return e.core.Run(ctx) }
 // busy=false if no saga was due. Use it in tests that control the order of events; programs call Run.
 func (e *Engine[TTx]) Step(ctx context.Context) (busy bool, err error) { return e.core.Step(ctx) }
 
-// OtherError is the error of a start whose key already has a saga with a different input.
+// OtherError is the error of a start if the key already has a saga with a different input.
 type OtherError = engine.OtherError
 
 // Answers registers handlers on the inbox in for the replies of participants to the commands of the engine's

@@ -217,7 +217,7 @@ func (r *sagaRun[TTx]) reply(run plan.Run, step plan.Step) {
 	}
 }
 
-// childEnded returns the output of a step whose child is done.
+// childEnded returns the output of a step after its child is done.
 func childEnded(run plan.Run) json.RawMessage {
 	var was saga.ChildOutput
 	if json.Unmarshal(run.Memo, &was) != nil {

@@ -288,7 +288,7 @@ func (r *sagaRun[TTx]) move() error {
 	if todo := r.d.Plan.Pending(r.state); len(todo) > 0 {
 		return r.act(todo[0])
 	}
-	if r.state.Stuck() { // play an operator who has removed the cause
+	if r.state.Stuck() { // play an operator after the cause was removed
 		if n := len(r.log); n > 0 && r.log[n-1].said == "" {
 			r.say("it is stuck, and an operator retries it")
 		}

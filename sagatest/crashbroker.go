@@ -125,7 +125,7 @@ func (c *crashBroker) Subscribe(ctx context.Context, g broker.Group) (s broker.S
 	return &crashSubscription{p: c.p, s: inner}, nil
 }
 
-// lose ends a subscription whose process dies.
+// lose ends a subscription when its process dies.
 func lose(s broker.Subscription) {
 	if k, ok := s.(interface{ Kill() }); ok {
 		k.Kill()

@@ -317,7 +317,7 @@ type crashUnit[TTx any] struct {
 	u store.Unit[TTx]
 }
 
-// lose ends an open transaction whose process dies.
+// lose ends an open transaction when its process dies.
 func (c *crashUnit[TTx]) lose() { _, _ = c.u.Rollback(context.Background()) }
 
 func (c *crashUnit[TTx]) Tx() TTx            { return c.u.Tx() }

@@ -53,7 +53,8 @@ func charges(uncharged time.Duration, since, now, back time.Time) bool {
 	return failure.Retry{OutageRetryTime: uncharged}.Charges(failure.Outage, r, now, back)
 }
 
-// without returns e for a step that took effect, but whose output cannot be stored because of err.
+// without returns the event of a step that took effect, changed because its output cannot be stored: err is
+// the reason.
 func without(e plan.Event, err error) plan.Event {
 	if e.Output = nil; e.Reason != "" {
 		err = fmt.Errorf("%s; %w", e.Reason, err)

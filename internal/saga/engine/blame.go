@@ -68,7 +68,7 @@ func (l *live[TTx]) charged(ctx context.Context) error {
 	return l.write(ctx, 0)
 }
 
-// answerRefused handles an answer to a request whose Settle could not be committed. It stores the refusal,
+// answerRefused handles an answer to a request after the commit of its Settle failed. It stores the refusal,
 // and also the answer, so that the request is not sent again.
 func (l *live[TTx]) answerRefused(ctx context.Context, is answer, no *refusal) error {
 	if !l.again(ctx) {

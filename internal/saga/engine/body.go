@@ -54,7 +54,7 @@ type StepBody struct {
 // InTx reports whether the step runs in a transaction of the engine's database.
 func (s *StepBody) InTx() bool { return s.Tx != nil || s.Lock != nil }
 
-// Transacted is implemented by Local and Outside, whose functions use transactions of one type.
+// Transacted is implemented by Local and Outside. Their functions use transactions of one type.
 type Transacted interface{ Type() reflect.Type }
 
 // Type returns the type of the transactions.

@@ -88,7 +88,7 @@ func (e *Engine[TTx]) awaitWorkers(ctx, hard context.Context) {
 	}
 }
 
-// leaveTime is the time that Run waits for functions whose contexts have ended.
+// leaveTime is the time that Run waits for functions after their contexts have ended.
 const leaveTime = 2 * time.Second
 
 // giveBack releases the sagas that were started in this process and that no worker has begun. Other engines

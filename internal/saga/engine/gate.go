@@ -113,8 +113,8 @@ func (g *crashGate) Quiet(ctx context.Context, s *seat, stop <-chan struct{}) bo
 	return true
 }
 
-// busy reports whether another saga than s is in a turn. It ignores a saga whose function should have
-// returned.
+// busy reports whether another saga than s is in a turn. It ignores a saga after the time by which its
+// function should return.
 func (g *crashGate) busy(s *seat) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -22,7 +22,7 @@ func hangsOf(id string, a plan.Action) key { return key{id, a.Step, a.Occurrence
 // hangingFunction is a call of a user's function that may hang.
 type hangingFunction struct {
 	Key key
-	// functions.mu guards hangs and returned.
+	// hangs and returned are guarded by functions.mu.
 	hangs, returned bool
 }
 

@@ -49,7 +49,7 @@ type saga struct {
 	rows     []skald.Message // to store with State
 	family   []child         // to start or turn back with State
 	notices  []plan.Action   // alarms, and the end
-	prepared *plan.Action    // the last prepared action whose result is not stored
+	prepared *plan.Action    // the last prepared action with a result that is not stored
 	oneByOne bool            // each prepared action is stored alone; see Doubt
 	mayCrash bool            // it may have crashed its process; see Note
 }
@@ -147,7 +147,7 @@ func (s *saga) Holds() bool { return s.Def.Plan.Holds(s.State) }
 // Dirty reports whether the state is not stored yet.
 func (s *saga) Dirty() bool { return s.dirty }
 
-// Prepared returns the last prepared action whose result is not stored, or nil.
+// Prepared returns the last prepared action with a result that is not stored, or nil.
 func (s *saga) Prepared() *plan.Action { return s.prepared }
 
 // First reports whether prepared actions must be stored before anything else.

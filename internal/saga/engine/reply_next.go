@@ -33,9 +33,9 @@ const (
 )
 
 // goOn adds to the effects of mails the commands that follow, and the ends of sagas. It works only in the
-// transaction of an inbox, whose commit it observes. It tries each version of a saga once. If the transaction
-// fails, the engine emits the commands later, and counts a failed attempt of the step if the step is the
-// reason.
+// transaction of an inbox, because it needs to observe the commit. It tries each version of a saga once. If
+// the transaction fails, the engine emits the commands later, and counts a failed attempt of the step if the
+// step is the reason.
 func (e *Engine[TTx]) goOn(ctx context.Context, tx TTx, mails []*mail) {
 	if !lending.OnCommit(ctx, tx, func() { e.stand(mails) }) {
 		return

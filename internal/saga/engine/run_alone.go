@@ -38,7 +38,7 @@ func (e *Engine[TTx]) setAside(ctx context.Context, ls []*live[TTx]) (now []*liv
 }
 
 // putAll writes the states of sagas in one transaction. If away is above 0, it releases the sagas for that
-// duration. It returns the sagas whose states are stored. The others are claimed again when their leases end.
+// duration. It returns the sagas that are stored. The others are claimed again when their leases end.
 func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx], away time.Duration) (stand []*live[TTx]) {
 	if len(ls) == 0 {
 		return nil

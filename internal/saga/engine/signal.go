@@ -42,7 +42,7 @@ func (e *Engine[TTx]) Signal(ctx context.Context, tx TTx, d *Definition, key str
 	return out, nil
 }
 
-// runsFor is the context key for the saga whose function runs.
+// runsFor is the context key for the saga that runs a function.
 type runsFor struct{}
 
 var errSelf = errors.New("a function of this saga sent it, and the function's own transaction holds the saga, so the signal would wait forever: " +

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// OtherError is the error of a start whose key already has a saga with another input.
+// OtherError is the error of a start if the key already has a saga with another input.
 type OtherError struct {
 	Name, Key  string
 	ID, Status string // of the existing saga

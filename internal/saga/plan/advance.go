@@ -214,7 +214,7 @@ func (w *work) date() {
 	}
 }
 
-// forward begins each step whose predecessors are done or skipped.
+// forward begins each step that waits only for done or skipped steps.
 func (w *work) forward() {
 	for {
 		passed, begun := w.passed()

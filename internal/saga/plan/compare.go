@@ -103,7 +103,8 @@ func locks(older, newer Graph) (out []Change) {
 	return out
 }
 
-// pivots returns the changes of the pivot. A saga whose pivot is done must not undo anything later.
+// pivots returns the changes of the pivot. After its pivot is done, a saga must not undo anything, in any
+// definition.
 func pivots(was, is *Plan) []Change {
 	name := func(p *Plan) string {
 		if p.pivot < 0 {

@@ -28,8 +28,9 @@ const (
 	leanErrors = 2 << 10 // bytes of all errors that Lean keeps
 	leanError  = 256     // bytes of one error that Lean keeps
 
-	// The constants from here to ofAll are sizes of JSON fields without their values. ofRun is the size of a
-	// run without names and data: phase, attempts, free attempts, crashes, and the due time or stuck.
+	// ofRun and the constants from here to ofAll are sizes of JSON fields without their values. ofRun is the
+	// size of a run without names and data: phase, attempts, free attempts, crashes, and the due time or
+	// stuck.
 	ofRun        = 172
 	ofSent       = 32 // Sent and Sends
 	ofOccurrence = 16
@@ -68,7 +69,7 @@ func (p *Plan) Room(s State) error {
 	return nil
 }
 
-// Large returns the error for an event whose outcome is TooLarge.
+// Large returns the error for an event with the outcome TooLarge.
 func (p *Plan) Large(s State, e Event, now time.Time) error {
 	c := p.Course(s, now)
 	c.Take(e)

@@ -48,7 +48,7 @@ type State struct {
 	Cause    *Cause    `json:"cause,omitempty"` // reason for which the saga turned back; nil if it did not
 	// Runs are in the order in which they began. A step without a run has not begun.
 	Runs  []Run  `json:"runs,omitempty"`
-	Early []Data `json:"early,omitempty"` // signals whose steps have not begun
+	Early []Data `json:"early,omitempty"` // signals for steps that have not begun
 	// Ended lists runs that may have taken effect before they begin, because a function ended the transaction
 	// that they shared. Each run gets stuck when it begins, or when the saga turns back.
 	Ended []Member `json:"ended,omitempty"`
