@@ -45,9 +45,9 @@ func failed(a plan.Action, err error) plan.Event {
 	return e
 }
 
-// charges reports whether a transient failure counts as an attempt now. Since is the time of the first such
-// failure. Back is the end of the last outage, or zero if there was no outage.
-func charges(uncharged time.Duration, since, now, back time.Time) bool {
+// countsAsAttempt reports whether a transient failure counts as an attempt now. Since is the time of the
+// first such failure. Back is the end of the last outage, or zero if there was no outage.
+func countsAsAttempt(uncharged time.Duration, since, now, back time.Time) bool {
 	var r failure.Record
 	r.First.At = since
 	return failure.Retry{OutageRetryTime: uncharged}.Charges(failure.Outage, r, now, back)

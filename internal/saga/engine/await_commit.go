@@ -9,33 +9,33 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// appear waits until the caller of Start has committed, if the first action needs a user's transaction.
+// awaitCommit waits until the caller of Start has committed, if the first action needs a user's transaction.
 // Without such an action the first write detects a missing saga itself. Appear returns false if the saga does
 // not appear in time.
-func (l *live[TTx]) appear(ctx context.Context) bool {
-	l.linger(ctx, l.e.commits.Usual()-l.e.o.Now().Sub(l.since))
+func (l *live[TTx]) awaitCommit(ctx context.Context) bool {
+	l.pauseFor(ctx, l.e.commits.Usual()-l.e.o.Now().Sub(l.since))
 	todo := l.Pending()
 	if len(todo) == 0 || !l.inTx(todo[0]) {
 		return true
 	}
-	if l.left() > 0 && !l.e.stopping() && l.begun(ctx, todo[0]) {
+	if l.left() > 0 && !l.e.stopping() && l.tryBegin(ctx, todo[0]) {
 		l.unseen = false
 		l.e.commits.Observed()
 		return true
 	}
 	l.e.commits.Missed()
 	moved := false // by Cancel or a signal, which release the saga: an engine claims it again
-	// begun has released the worker, so polling blocks no other saga.
+	// tryBegin has released the worker, so polling blocks no other saga.
 	there := l.untilSeen(ctx, func(s store.Saga) bool {
 		moved = s.Version != l.Row.Version
-		return moved || l.begun(ctx, todo[0])
+		return moved || l.tryBegin(ctx, todo[0])
 	})
 	return there && !moved
 }
 
-// begun opens the transaction of the first action. It returns false if that failed, usually because the start
-// is not committed yet.
-func (l *live[TTx]) begun(ctx context.Context, a plan.Action) bool {
+// tryBegin opens the transaction of the first action. It returns false if that failed, usually because the
+// start is not committed yet.
+func (l *live[TTx]) tryBegin(ctx context.Context, a plan.Action) bool {
 	u, err := l.begin(ctx, l.Timeout(a)+graceTime)
 	if l.unit = u; err != nil {
 		l.rollback(ctx)
@@ -44,13 +44,13 @@ func (l *live[TTx]) begun(ctx context.Context, a plan.Action) bool {
 		l.crowded(ctx) // if the saga is not committed, its release writes nothing
 		return false
 	}
-	l.unsure(ctx, err)
+	l.logUnsure(ctx, err)
 	return err == nil
 }
 
-// look waits for the caller's commit after a write that found no saga. It returns same=true if nothing else
-// has written the saga, and there=false if the saga did not appear.
-func (l *live[TTx]) look(ctx context.Context) (same, there bool) {
+// awaitStart waits for the caller's commit after a write that found no saga. It returns same=true if nothing
+// else has written the saga, and there=false if the saga did not appear.
+func (l *live[TTx]) awaitStart(ctx context.Context) (same, there bool) {
 	l.e.commits.Missed()
 	there = l.untilSeen(ctx, func(s store.Saga) bool {
 		same = s.Version == l.Row.Version
@@ -66,7 +66,7 @@ func (l *live[TTx]) untilSeen(ctx context.Context, enough func(store.Saga) bool)
 	wait := soonest
 	for l.left() > 0 && !l.e.stopping() && ctx.Err() == nil {
 		s, there, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
-		l.unsure(ctx, err)
+		l.logUnsure(ctx, err)
 		switch {
 		case err != nil, !there:
 		case s.ID != l.Row.ID:
@@ -75,7 +75,7 @@ func (l *live[TTx]) untilSeen(ctx context.Context, enough func(store.Saga) bool)
 			l.unseen = false
 			return true
 		}
-		l.linger(ctx, wait)
+		l.pauseFor(ctx, wait)
 		wait = min(2*wait, time.Second)
 	}
 	if l.e.stopping() {
@@ -84,15 +84,15 @@ func (l *live[TTx]) untilSeen(ctx context.Context, enough func(store.Saga) bool)
 	return false
 }
 
-// unsure logs an error because of which the engine cannot tell whether the start is committed.
-func (l *live[TTx]) unsure(ctx context.Context, err error) {
+// logUnsure logs an error because of which the engine cannot tell whether the start is committed.
+func (l *live[TTx]) logUnsure(ctx context.Context, err error) {
 	if err != nil && !errors.Is(err, errMoved) && ctx.Err() == nil {
 		l.outages++
-		l.complain(ctx, err)
+		l.logUnstored(ctx, err)
 	}
 }
 
-func (l *live[TTx]) linger(ctx context.Context, wait time.Duration) {
+func (l *live[TTx]) pauseFor(ctx context.Context, wait time.Duration) {
 	if wait <= 0 {
 		return
 	}

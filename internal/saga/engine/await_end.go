@@ -35,7 +35,7 @@ func (e *Engine[TTx]) wake(is endNotifier) {
 		l.ended.Store(true) // before the notification: see here
 	}
 	e.mu.Unlock()
-	e.waiters.Tell(at, is)
+	e.waiters.Notify(at, is)
 }
 
 func refOf(s store.Saga) store.SagaRef { return store.SagaRef{Name: s.Name, Key: s.Key} }

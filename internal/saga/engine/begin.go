@@ -24,20 +24,20 @@ func (e *Engine[TTx]) introduce(ctx context.Context) {
 	endpoint.Warn(ctx, e.o.Logger, "saga", e.db)
 }
 
-// sayReady logs once that the engine polls for sagas. Then it starts the checks of lookAround in the
+// logReady logs once that the engine polls for sagas. Then it starts the checks of checkPeers in the
 // background.
-func (e *Engine[TTx]) sayReady(ctx context.Context) {
+func (e *Engine[TTx]) logReady(ctx context.Context) {
 	if e.looked {
 		return
 	}
 	e.looked = true
 	e.o.Logger.InfoContext(ctx, "saga: ready")
-	e.workers.Go(func() { e.lookAround(ctx) })
+	e.workers.Go(func() { e.checkPeers(ctx) })
 }
 
-// lookAround warns of sagas without an engine that has their definition. It also warns of commands without a
+// checkPeers warns of sagas without an engine that has their definition. It also warns of commands without a
 // consumer for their replies. A warning may be too early: the other process may not have started yet.
-func (e *Engine[TTx]) lookAround(ctx context.Context) {
+func (e *Engine[TTx]) checkPeers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	b, err := store.ReadBacklog(ctx, e.db)

@@ -24,43 +24,43 @@ func (l *live[TTx]) blame(ctx context.Context, a plan.Action, err error) error {
 	case ctx.Err() != nil, l.givenUp.Load(), store.Incurable(err):
 		return err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), l.e.db.Outage(err):
-		if _, up := l.e.up(); !up || l.tryInPlace(a) {
+		if _, up := l.e.databaseUp(); !up || l.tryInPlace(a) {
 			return err
 		}
 		err = skald.Outage(err)
-	case l.Doubt():
+	case l.StoreOneByOne():
 		return errMoved
 	}
 	return &refusal{Action: a, Err: err}
 }
 
-// unwritten is blame for a commit in the transaction that the function of a used.
-func (l *live[TTx]) unwritten(ctx context.Context, a plan.Action, err error) error {
+// blameCommit is blame for a commit in the transaction that the function of a used.
+func (l *live[TTx]) blameCommit(ctx context.Context, a plan.Action, err error) error {
 	if shut(err) {
 		return &refusal{Action: a, Err: err}
 	}
 	return l.blame(ctx, a, lost(err, a, l.Row.Version))
 }
 
-// blamed is blame for a write without a function: the last prepared action may be the reason.
-func (l *live[TTx]) blamed(ctx context.Context, err error) error {
+// blamePrepared is blame for a write without a function: the last prepared action may be the reason.
+func (l *live[TTx]) blamePrepared(ctx context.Context, err error) error {
 	if l.Prepared() == nil || l.Related() {
 		return err
 	}
 	return l.blame(ctx, *l.Prepared(), err)
 }
 
-// undone rolls u back after err. If the rollback shows that the function of a ended the transaction itself,
-// undone returns a refusal of a. Otherwise it returns err.
-func (l *live[TTx]) undone(ctx context.Context, u store.Unit[TTx], a plan.Action, err error) error {
+// rollBackAfter rolls u back after err. If the rollback shows that the function of a ended the transaction
+// itself, rollBackAfter returns a refusal of a. Otherwise it returns err.
+func (l *live[TTx]) rollBackAfter(ctx context.Context, u store.Unit[TTx], a plan.Action, err error) error {
 	if _, back := u.Rollback(ctx); errors.Is(back, store.ErrLent) {
 		return l.blame(ctx, a, back)
 	}
 	return err
 }
 
-// charged stores a refusal before any other action, so that a crash does not lose it.
-func (l *live[TTx]) charged(ctx context.Context) error {
+// storeRefusal stores a refusal before any other action, so that a crash does not lose it.
+func (l *live[TTx]) storeRefusal(ctx context.Context) error {
 	no := l.refused
 	l.refused = nil
 	l.Prepare(ctx) // the actions before it

@@ -59,7 +59,7 @@ func (e *Engine[TTx]) Run(ctx context.Context) error {
 	if err != nil {
 		why = vitals.Why(err)
 	}
-	e.tally.Stands(false, why)
+	e.tally.SetReady(false, why)
 	e.o.Logger.InfoContext(ctx, "saga: the engine has stopped", "took",
 		time.Since(stopping).Round(time.Millisecond))
 	return err
@@ -119,7 +119,7 @@ func (e *Engine[TTx]) stopping() bool {
 // loop claims due sagas and starts a worker for each.
 func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 	var noted time.Time
-	say := backoff.NewLogLimit()
+	limit := backoff.NewLogLimit()
 	var due, activity time.Time // times of the next poll, and of the last sign that sagas are due
 	var looked time.Time        // time of the last poll, if it found nothing
 	outages := 0
@@ -148,21 +148,21 @@ func (e *Engine[TTx]) loop(ctx, hard context.Context) error {
 		switch {
 		case err == nil:
 			outages = 0
-			say.Over()
-			e.tally.Stands(true, "")
+			limit.Over()
+			e.tally.SetReady(true, "")
 			e.vitals.Answered()
-			e.sayReady(ctx)
+			e.logReady(ctx)
 		case store.Incurable(err):
 			return fmt.Errorf("saga: the engine stops: %w", err)
 		case ctx.Err() != nil:
 			return nil
 		default:
 			outages++
-			if level := vitals.Level(err); say.DueAs(level, now) {
+			if level := vitals.Level(err); limit.DueAs(level, now) {
 				e.o.Logger.Log(ctx, level, "saga: waiting for the database", "error", err)
 			}
 			e.book.checked = false
-			e.tally.Stands(true, vitals.Why(err))
+			e.tally.SetReady(true, vitals.Why(err))
 			e.vitals.Suspect()
 			due = now.Add(backoff.After(outages, 50*time.Millisecond, time.Second))
 			woken = nil
@@ -210,7 +210,7 @@ func (e *Engine[TTx]) sleep(ctx, hard context.Context, due time.Time, woken <-ch
 		case <-e.kicked:
 			return true
 		case l := <-e.begun:
-			e.employ(hard, l)
+			e.startWork(hard, l)
 		case <-woken:
 			return true
 		}
@@ -228,7 +228,7 @@ func (e *Engine[TTx]) room() int {
 func (e *Engine[TTx]) claim(ctx context.Context, room int) (n int, next time.Duration, err error) {
 	ls, next, err := e.due(ctx, room)
 	for _, l := range ls {
-		e.employ(ctx, l)
+		e.startWork(ctx, l)
 	}
 	return len(ls), next, err
 }
@@ -311,7 +311,7 @@ func (e *Engine[TTx]) Step(ctx context.Context) (busy bool, err error) {
 	ls, _, err := e.due(ctx, e.room())
 	for _, l := range ls {
 		l.work(ctx)
-		l.rise()
+		l.freeGate()
 	}
 	return len(ls) > 0, err
 }

@@ -175,7 +175,7 @@ func (b *book) readOthers(ctx context.Context) error {
 			continue
 		}
 		switch err := b.backward(d, one.Hash); {
-		case err == nil && takesOn(d, one.Hash, f.Definitions[0].Graph):
+		case err == nil && canRun(d, one.Hash, f.Definitions[0].Graph):
 			b.claimed = append(b.claimed, one.Hash)
 		case err != nil && !known:
 			b.log.InfoContext(ctx, "saga: sagas of a later definition are left to builds that have it",
@@ -196,9 +196,9 @@ func (b *book) backward(d *Definition, hash string) error {
 		"has it; after a permanent rollback, give this build a saga.Mapping with From %s", hash, d.Hash, hash)
 }
 
-// takesOn reports whether d can run sagas of an older definition: all of them, or all that have not begun
+// canRun reports whether d can run sagas of an older definition: all of them, or all that have not begun
 // certain steps.
-func takesOn(d *Definition, hash string, older plan.Graph) bool {
+func canRun(d *Definition, hash string, older plan.Graph) bool {
 	return !slices.ContainsFunc(plan.Compare(older, d.Plan.Graph, mapping(d, hash)),
 		func(c plan.Change) bool {
 			return c.Class == plan.Refuses && c.Begun == ""

@@ -45,8 +45,8 @@ func (w *waiters) leave(at store.SagaRef, ended chan endNotifier) {
 	}
 }
 
-// Tell sends the end of a saga to its waiters.
-func (w *waiters) Tell(at store.SagaRef, is endNotifier) {
+// Notify sends the end of a saga to its waiters.
+func (w *waiters) Notify(at store.SagaRef, is endNotifier) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range w.by[at] {

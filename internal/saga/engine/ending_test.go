@@ -15,8 +15,8 @@ func TestTellReachesTheWaitersForTheSaga(t *testing.T) {
 	leaveSecond()
 
 	is := endNotifier{Saga: store.Saga{ID: "id"}}
-	w.Tell(at, is)
-	w.Tell(at, is) // no waiter is left, so this does not block
+	w.Notify(at, is)
+	w.Notify(at, is) // no waiter is left, so this does not block
 	if got := <-first; got.Saga.ID != "id" {
 		t.Errorf("told %+v", got)
 	}

@@ -66,23 +66,23 @@ type Engine[TTx any] struct {
 	vitals  *vitals.Server               // watches the database
 	failed  func(name string, err error) // logs panics of users' functions
 
-	custody[TTx]
+	sagasInProgress[TTx]
 	lifecycle
 	writes
 	hazards
 	awaited
 }
 
-// custody has the sagas in progress in this process, and the sagas that wait to begin.
-type custody[TTx any] struct {
-	mu       sync.Mutex                   // guards working, arriving and sayCrowded
+// sagasInProgress has the sagas in progress in this process, and the sagas that wait to begin.
+type sagasInProgress[TTx any] struct {
+	mu       sync.Mutex                   // guards working, arriving and crowdedLog
 	working  map[store.SagaRef]*live[TTx] // by name and key
 	arriving map[store.SagaRef]bool       // started in this process, and not in progress yet
 	begun    chan *live[TTx]              // started in this process, for the loop to begin
 	inHand   atomic.Int64
 	ready    atomic.Int64 // sagas in progress that wait for a worker
-	// sayCrowded limits how often the engine logs that every worker is busy.
-	sayCrowded backoff.LogLimit
+	// crowdedLog limits how often the engine logs that every worker is busy.
+	crowdedLog backoff.LogLimit
 }
 
 // lifecycle has the state of Run: its loop, its goroutines, and the log lines that are written once.
@@ -138,7 +138,7 @@ func New[TTx any](db DB[TTx], o Options, defs []*Definition) *Engine[TTx] {
 	e.gate = newCrashGate(o.Now)
 	e.moves = newGroupCommit(db, storeTimeout)
 	e.book = newDefinitions(db, e.o.Logger, storeTimeout, defs)
-	e.sayCrowded = backoff.NewLogLimit()
+	e.crowdedLog = backoff.NewLogLimit()
 	return e
 }
 
@@ -151,9 +151,9 @@ func (e *Engine[TTx]) suspect(ctx context.Context) {
 	}
 }
 
-// up reports whether the database answers. It probes the database unless it was just probed. Since is the end
-// of the last outage, or zero if there was no outage.
-func (e *Engine[TTx]) up() (since time.Time, up bool) {
+// databaseUp reports whether the database answers. It probes the database unless it was just probed. Since is
+// the end of the last outage, or zero if there was no outage.
+func (e *Engine[TTx]) databaseUp() (since time.Time, up bool) {
 	e.vitals.Probe().AskNow(context.Background())
 	last := e.vitals.Probe().Last()
 	return last.Since, last.Err == nil && !last.At.IsZero()

@@ -71,13 +71,13 @@ func (l *live[TTx]) relateTo(ctx context.Context, tx TTx, c *child) (*store.Effe
 	if err != nil {
 		return nil, fmt.Errorf("lock a child: %w", err)
 	}
-	if err := c.Meets(s, there, l.State); err != nil {
+	if err := c.CheckState(s, there, l.State); err != nil {
 		return nil, err
 	}
-	e := c.Back()
+	e := c.TurnBackEvent()
 	m, out, err := l.e.advance(ctx, s, e)
 	if err == nil {
-		err = c.Refuses(e, out)
+		err = c.CheckRefusal(e, out)
 	}
 	if err != nil || !out.Changed() {
 		return nil, err
@@ -98,14 +98,14 @@ func (l *live[TTx]) startChild(ctx context.Context, tx TTx, c *child) error {
 	var other *OtherError
 	switch {
 	case errors.As(err, &other):
-		return c.Fails(err)
+		return c.StepError(err)
 	case err != nil:
 		return err
 	case fresh:
-		l.then = append(l.then, func() { l.e.hand(s, c.Def, false) })
+		l.then = append(l.then, func() { l.e.handToLoop(s, c.Def, false) })
 		return nil
 	}
-	return c.Meets(s, true, l.State)
+	return c.CheckState(s, true, l.State)
 }
 
 // startWith starts a child. Instead is the id of the child that it replaces, or "".
@@ -139,7 +139,7 @@ func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as pla
 	if err != nil {
 		return nil, err
 	}
-	e, err := up(was, parent, child, as)
+	e, err := endEvent(was, parent, child, as)
 	if err != nil {
 		return nil, err
 	}

@@ -34,19 +34,19 @@ func (e *familyError) Error() string { return e.Err.Error() }
 // ended is the JSON of saga.ChildOutput, the output of a step that starts a child.
 type ended struct{ ID, Key string }
 
-// Fails returns an error that lets the parent's step fail permanently with err.
-func (c *child) Fails(err error) error {
+// StepError returns an error that lets the parent's step fail permanently with err.
+func (c *child) StepError(err error) error {
 	e := failed(c.Action, err)
 	e.Permanent = true
 	return &familyError{e, err}
 }
 
-// Meets checks that s is the child of this step and has not ended. It returns an error with an event for the
-// parent if s was deleted, has another parent, or has ended: the end of s will not be reported again. An undo
-// accepts a child that is done. Was is the state of the parent.
-func (c *child) Meets(s store.Saga, there bool, was plan.State) error {
+// CheckState checks that s is the child of this step and has not ended. It returns an error with an event for
+// the parent if s was deleted, has another parent, or has ended: the end of s will not be reported again. An
+// undo accepts a child that is done. Was is the state of the parent.
+func (c *child) CheckState(s store.Saga, there bool, was plan.State) error {
 	if !there {
-		return c.Fails(fmt.Errorf("the child %s %q was deleted", c.Def.Name, c.Key))
+		return c.StepError(fmt.Errorf("the child %s %q was deleted", c.Def.Name, c.Key))
 	}
 	if err := c.own(s); err != nil || s.Ended.IsZero() {
 		return err
@@ -55,7 +55,7 @@ func (c *child) Meets(s store.Saga, there bool, was plan.State) error {
 	if err != nil || as.Status == plan.Done && c.Action.Verb == plan.UndoStep {
 		return err
 	}
-	e, err := up(was, &c.Parent, s, as)
+	e, err := endEvent(was, &c.Parent, s, as)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (c *child) Undone(s store.Saga) bool {
 func (c *child) own(s store.Saga) error {
 	o, err := sagarow.OriginOf(s)
 	if err != nil {
-		return c.Fails(err)
+		return c.StepError(err)
 	}
 	if o.Parent == nil {
 		o.Parent = &sagarow.Ancestor{}
@@ -81,14 +81,14 @@ func (c *child) own(s store.Saga) error {
 	}
 	other := o.Parent.Occurrence
 	if o.Parent.Occurrence = c.Parent.Occurrence; *o.Parent == c.Parent {
-		return c.Fails(fmt.Errorf("the saga %s %q is the child of another occurrence of this step, %q: "+
+		return c.StepError(fmt.Errorf("the saga %s %q is the child of another occurrence of this step, %q: "+
 			"include the occurrence in the child's key", s.Name, s.Key, other))
 	}
-	return c.Fails(fmt.Errorf("the saga %s %q was not started by this step", s.Name, s.Key))
+	return c.StepError(fmt.Errorf("the saga %s %q was not started by this step", s.Name, s.Key))
 }
 
-// Back returns the event that turns the child back.
-func (c *child) Back() plan.Event {
+// TurnBackEvent returns the event that turns the child back.
+func (c *child) TurnBackEvent() plan.Event {
 	e := plan.Event{What: plan.Cancel, Reason: "its parent turned back"}
 	if c.Action.Verb == plan.UndoStep {
 		e.What = plan.Recall
@@ -96,10 +96,10 @@ func (c *child) Back() plan.Event {
 	return e
 }
 
-// Refuses returns an error for the parent's step if the child cannot be undone.
-func (c *child) Refuses(e plan.Event, out plan.Outcome) error {
+// CheckRefusal returns an error for the parent's step if the child cannot be undone.
+func (c *child) CheckRefusal(e plan.Event, out plan.Outcome) error {
 	if out == plan.TooLate && e.What == plan.Recall {
-		return c.Fails(pastPivot(c.Def.Name, c.Key))
+		return c.StepError(pastPivot(c.Def.Name, c.Key))
 	}
 	return nil
 }
@@ -109,10 +109,11 @@ func pastPivot(name, key string) error {
 		"skip its undo", name, key)
 }
 
-// up returns the event that reports the end of a child to its parent. Was is the state of the parent, and as
-// the final state of the child.
-func up(was plan.State, parent *sagarow.Ancestor, child store.Saga, as plan.State) (e plan.Event, err error) {
-	run := bornAs(was, parent)
+// endEvent returns the event that reports the end of a child to its parent. Was is the state of the parent,
+// and as the final state of the child.
+func endEvent(was plan.State, parent *sagarow.Ancestor, child store.Saga,
+	as plan.State) (e plan.Event, err error) {
+	run := startingRun(was, parent)
 	e = plan.Event{What: plan.Rejected, Step: run.Step, Occurrence: run.Occurrence}
 	switch {
 	case as.Status == plan.Done && run.Phase == plan.Undoing:
@@ -128,9 +129,9 @@ func up(was plan.State, parent *sagarow.Ancestor, child store.Saga, as plan.Stat
 	return e, err
 }
 
-// bornAs returns the run of the parent that started the child. A run keeps the original name of its step, so
-// bornAs also finds the run after a new definition renamed the step.
-func bornAs(of plan.State, parent *sagarow.Ancestor) (run plan.Run) {
+// startingRun returns the run of the parent that started the child. A run keeps the original name of its
+// step, so startingRun also finds the run after a new definition renamed the step.
+func startingRun(of plan.State, parent *sagarow.Ancestor) (run plan.Run) {
 	if i := slices.IndexFunc(of.Runs, func(r plan.Run) bool {
 		return r.Born() == parent.Step && r.Occurrence == parent.Occurrence
 	}); i >= 0 {

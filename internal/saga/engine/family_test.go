@@ -30,7 +30,7 @@ func TestUpReportsTheEndOfAChild(t *testing.T) {
 			pastPivot("shipping", "s1").Error()},
 	} {
 		was := plan.State{Runs: []plan.Run{{Step: "pay"}, {Step: "ship", Phase: c.phase}}}
-		e, err := up(was, parent, child, c.as)
+		e, err := endEvent(was, parent, child, c.as)
 		if err != nil || e.What != c.want || e.Step != "ship" || e.Reason != c.says {
 			t.Errorf("%s: %+v, %v", c.name, e, err)
 		}
@@ -45,13 +45,13 @@ func TestMeetsRefusesTheChildOfAnotherStep(t *testing.T) {
 	of := func(p *sagarow.Ancestor) store.Saga {
 		return store.Saga{Origin: sagarow.Origin{Parent: p}.Encode()}
 	}
-	if err := c.Meets(of(&c.Parent), true, plan.State{}); err != nil {
+	if err := c.CheckState(of(&c.Parent), true, plan.State{}); err != nil {
 		t.Errorf("its own child is refused: %v", err)
 	}
 	for want, s := range map[string]store.Saga{"was not started by this step": of(&other),
 		" was not started by this step": of(nil), `another occurrence of this step, "cup"`: of(&sister)} {
 		var e *familyError
-		if err := c.Meets(s, true, plan.State{}); !errors.As(err, &e) || !e.Event.Permanent ||
+		if err := c.CheckState(s, true, plan.State{}); !errors.As(err, &e) || !e.Event.Permanent ||
 			e.Event.What != plan.Failed || !strings.Contains(e.Event.Reason, want) {
 			t.Errorf("the child %s is met with %+v, want %s", s.Origin, e, want)
 		}

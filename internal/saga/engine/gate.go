@@ -16,12 +16,12 @@ const (
 	// restFor is the time for which the other sagas continue after a saga failed to get the process alone.
 	restFor = 4 * patience
 
-	patience = time.Second // a saga waits so long to get the process alone
-	inVain   = time.Minute // after so long without success, the saga runs next to others
+	patience     = time.Second // a saga waits so long to get the process alone
+	aloneTimeout = time.Minute // after so long without success, the saga runs next to others
 )
 
-// seat is the state of one saga at the gate.
-type seat struct {
+// gateState is the state of one saga at the gate.
+type gateState struct {
 	LeaseEnd atomic.Int64 // end of the saga's lease, in nanoseconds by this process's clock
 	Alone    bool         // it runs alone, or waits to run alone; used only by the saga's goroutine
 }
@@ -33,29 +33,29 @@ type crashGate struct {
 	over chan struct{} // signals the end of a turn
 
 	mu    sync.Mutex
-	solo  *seat               // the saga that runs alone, or waits to run alone; or nil
-	since time.Time           // time when solo was set
-	rest  time.Time           // until then no saga may reserve the gate
-	tried time.Time           // time when a saga first failed to get the process alone
-	turns map[*seat]time.Time // sagas in a turn, and the times by which their functions should return
+	solo  *gateState               // the saga that runs alone, or waits to run alone; or nil
+	since time.Time                // time when solo was set
+	rest  time.Time                // until then no saga may reserve the gate
+	tried time.Time                // time when a saga first failed to get the process alone
+	turns map[*gateState]time.Time // sagas in a turn, and the times by which their functions should return
 }
 
 // newCrashGate returns a gate through which all sagas may pass.
 func newCrashGate(now func() time.Time) *crashGate {
-	return &crashGate{now: now, turns: map[*seat]time.Time{}, over: make(chan struct{}, 1)}
+	return &crashGate{now: now, turns: map[*gateState]time.Time{}, over: make(chan struct{}, 1)}
 }
 
-// Sit reserves the gate for s, which then may run alone. A result above 0 is the time after which the caller
-// may try again: another saga has the gate, or the others are to continue first. If tireless is true, Sit
-// ignores that second reason; Step uses this.
-func (g *crashGate) Sit(s *seat, tireless bool) (after time.Duration) {
+// Reserve reserves the gate for s, which then may run alone. A result above 0 is the time after which the
+// caller may try again: another saga has the gate, or the others are to continue first. If noRest is true,
+// Reserve ignores that second reason; Step uses this.
+func (g *crashGate) Reserve(s *gateState, noRest bool) (after time.Duration) {
 	now := g.now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.taken(s, now):
 		return asideWait
-	case now.Before(g.rest) && !tireless:
+	case now.Before(g.rest) && !noRest:
 		return g.rest.Sub(now)
 	case g.solo != s:
 		g.solo, g.since, s.Alone = s, now, true
@@ -65,7 +65,7 @@ func (g *crashGate) Sit(s *seat, tireless bool) (after time.Duration) {
 
 // taken reports whether another saga than s has reserved the gate. The reservation ends if the saga hangs:
 // both its lease and the time of its function are over.
-func (g *crashGate) taken(s *seat, now time.Time) bool {
+func (g *crashGate) taken(s *gateState, now time.Time) bool {
 	return g.solo != nil && g.solo != s &&
 		(now.UnixNano() < g.solo.LeaseEnd.Load() || now.Before(g.turns[g.solo]))
 }
@@ -80,7 +80,7 @@ func (g *crashGate) Taken() bool {
 
 // Enter begins a turn of s, whose function should return within d. The caller ends the turn with Leave. Enter
 // returns false if another saga has reserved the gate.
-func (g *crashGate) Enter(s *seat, d time.Duration) bool {
+func (g *crashGate) Enter(s *gateState, d time.Duration) bool {
 	now := g.now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -94,7 +94,7 @@ func (g *crashGate) Enter(s *seat, d time.Duration) bool {
 // Quiet waits until no other saga than s is in a turn. It returns false after a second, so that the other
 // sagas do not wait longer for one long function. After a minute of such failures Quiet returns true, and s
 // runs next to that function.
-func (g *crashGate) Quiet(ctx context.Context, s *seat, stop <-chan struct{}) bool {
+func (g *crashGate) Quiet(ctx context.Context, s *gateState, stop <-chan struct{}) bool {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	for g.busy(s) {
@@ -115,7 +115,7 @@ func (g *crashGate) Quiet(ctx context.Context, s *seat, stop <-chan struct{}) bo
 
 // busy reports whether another saga than s is in a turn. It ignores a saga after the time by which its
 // function should return.
-func (g *crashGate) busy(s *seat) bool {
+func (g *crashGate) busy(s *gateState) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.now()
@@ -127,14 +127,14 @@ func (g *crashGate) busy(s *seat) bool {
 	return false
 }
 
-// waited records that Quiet failed. It returns true if Quiet has failed for longer than inVain.
+// waited records that Quiet failed. It returns true if Quiet has failed for longer than aloneTimeout.
 func (g *crashGate) waited(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.tried.IsZero() {
 		g.tried = now
 	}
-	if now.Sub(g.tried) > inVain {
+	if now.Sub(g.tried) > aloneTimeout {
 		g.tried = time.Time{}
 		return true
 	}
@@ -143,14 +143,14 @@ func (g *crashGate) waited(now time.Time) bool {
 }
 
 // Expect sets the time d within which the function of s should return.
-func (g *crashGate) Expect(s *seat, d time.Duration) {
+func (g *crashGate) Expect(s *gateState, d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.turns[s] = g.now().Add(d)
 }
 
 // Leave ends the turn of s.
-func (g *crashGate) Leave(s *seat) {
+func (g *crashGate) Leave(s *gateState) {
 	g.mu.Lock()
 	delete(g.turns, s)
 	g.mu.Unlock()
@@ -160,9 +160,9 @@ func (g *crashGate) Leave(s *seat) {
 	}
 }
 
-// Rise frees the gate after s ran alone. The other sagas then run for at least as long as s had the gate.
-// Rise returns false if s did not run alone.
-func (g *crashGate) Rise(s *seat) bool {
+// Free frees the gate after s ran alone. The other sagas then run for at least as long as s had the gate.
+// Free returns false if s did not run alone.
+func (g *crashGate) Free(s *gateState) bool {
 	if !s.Alone {
 		return false
 	}

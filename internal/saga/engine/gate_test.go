@@ -11,8 +11,8 @@ func bench() (g *crashGate, pass func(time.Duration)) {
 	return newCrashGate(func() time.Time { return now }), func(d time.Duration) { now = now.Add(d) }
 }
 
-func leased(g *crashGate, d time.Duration) *seat {
-	s := &seat{}
+func leased(g *crashGate, d time.Duration) *gateState {
+	s := &gateState{}
 	s.LeaseEnd.Store(g.now().Add(d).UnixNano())
 	return s
 }
@@ -20,17 +20,17 @@ func leased(g *crashGate, d time.Duration) *seat {
 func TestNothingBeginsWhileOneRunsAlone(t *testing.T) {
 	g, _ := bench()
 	solo, other := leased(g, time.Minute), leased(g, time.Minute)
-	if after := g.Sit(solo, false); after != 0 || !solo.Alone {
+	if after := g.Reserve(solo, false); after != 0 || !solo.Alone {
 		t.Fatalf("the first one waits for %v", after)
 	}
-	if !g.Taken() || g.Enter(other, time.Second) || g.Sit(other, false) != asideWait {
+	if !g.Taken() || g.Enter(other, time.Second) || g.Reserve(other, false) != asideWait {
 		t.Error("another saga begins at the same time")
 	}
 	if !g.Enter(solo, time.Second) {
 		t.Error("the one that runs alone cannot begin")
 	}
 	g.Leave(solo)
-	if !g.Rise(solo) || g.Rise(solo) || g.Taken() || !g.Enter(other, time.Second) {
+	if !g.Free(solo) || g.Free(solo) || g.Taken() || !g.Enter(other, time.Second) {
 		t.Error("the others do not go on after it")
 	}
 }
@@ -38,7 +38,7 @@ func TestNothingBeginsWhileOneRunsAlone(t *testing.T) {
 func TestOthersWaitForAHangingSagaUntilItsLeaseAndTurnEnd(t *testing.T) {
 	g, pass := bench()
 	solo, other := leased(g, time.Second), leased(g, time.Minute)
-	g.Sit(solo, false)
+	g.Reserve(solo, false)
 	g.Expect(solo, 2*time.Second)
 	if pass(1500 * time.Millisecond); g.Enter(other, time.Second) {
 		t.Error("another saga begins before its function should be over")
@@ -51,14 +51,14 @@ func TestOthersWaitForAHangingSagaUntilItsLeaseAndTurnEnd(t *testing.T) {
 func TestOthersRunForAsLongAsASagaRanAlone(t *testing.T) {
 	g, pass := bench()
 	first, second := leased(g, time.Hour), leased(g, time.Hour)
-	g.Sit(first, false)
+	g.Reserve(first, false)
 	pass(3 * time.Second)
-	g.Rise(first)
-	if after := g.Sit(second, false); after != 3*time.Second {
+	g.Free(first)
+	if after := g.Reserve(second, false); after != 3*time.Second {
 		t.Errorf("the next one waits for %v, want 3s", after)
 	}
-	if after := g.Sit(second, true); after != 0 {
-		t.Errorf("a tireless one waits for %v", after)
+	if after := g.Reserve(second, true); after != 0 {
+		t.Errorf("a noRest one waits for %v", after)
 	}
 }
 
@@ -71,10 +71,10 @@ func TestQuietReturnsAtOnceIfTheEngineStops(t *testing.T) {
 	if g.Quiet(t.Context(), solo, stop) {
 		t.Error("it runs next to another one")
 	}
-	if after := g.Sit(solo, false); after != restFor {
+	if after := g.Reserve(solo, false); after != restFor {
 		t.Errorf("the others go on for %v, want %v", after, restFor)
 	}
-	if pass(inVain + time.Second); !g.Quiet(t.Context(), solo, stop) {
+	if pass(aloneTimeout + time.Second); !g.Quiet(t.Context(), solo, stop) {
 		t.Error("it still waits after more than a minute")
 	}
 	if pass(time.Hour); !g.Quiet(t.Context(), solo, nil) {

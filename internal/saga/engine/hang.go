@@ -31,7 +31,7 @@ type hung[TTx any] struct {
 func (l *live[TTx]) timed(ctx context.Context, u store.Unit[TTx], a plan.Action, timeout time.Duration,
 	f func() error) (err error) {
 	defer u.Return() // before the function's context ends, because that end may roll back a savepoint
-	l.e.gate.Expect(&l.seat, timeout+graceTime)
+	l.e.gate.Expect(&l.gateState, timeout+graceTime)
 	if l.e.straight {
 		return l.Guard(f)
 	}
@@ -70,7 +70,7 @@ func (e *Engine[TTx]) hangs(ctx context.Context, h *hung[TTx]) {
 	timer := time.NewTicker(time.Second)
 	defer timer.Stop()
 	for tries := 1; ; tries++ {
-		again, err := e.chargeHang(ctx, h)
+		again, err := e.countHang(ctx, h)
 		if err != nil && tries&(tries-1) == 0 { // the first, second, fourth …
 			e.o.Logger.WarnContext(ctx, "saga: the attempt of a function that does not return could not be counted",
 				"saga", h.saga.Name,
@@ -92,12 +92,12 @@ func (e *Engine[TTx]) hangs(ctx context.Context, h *hung[TTx]) {
 func (h *hung[TTx]) giveUp() {
 	h.l.e.inHand.Add(-1)
 	h.l.givenUp.Store(true)
-	h.l.seat.LeaseEnd.Store(0)
+	h.l.gateState.LeaseEnd.Store(0)
 }
 
-// chargeHang counts the attempt of h as failed, and releases the saga. It returns again=true if the caller
+// countHang counts the attempt of h as failed, and releases the saga. It returns again=true if the caller
 // must call it again, because the database did not answer.
-func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hung[TTx]) (again bool, err error) {
+func (e *Engine[TTx]) countHang(ctx context.Context, h *hung[TTx]) (again bool, err error) {
 	s, there, err := e.find(ctx, h.saga.Name, h.saga.Key)
 	if err != nil {
 		return true, err
@@ -114,10 +114,10 @@ func (e *Engine[TTx]) chargeHang(ctx context.Context, h *hung[TTx]) (again bool,
 		return false, err
 	}
 	l.Prepare(ctx) // performs the actions before h.a
-	if l.Wrong(h.a, hangError(h.took)) {
+	if l.ApplyError(h.a, hangError(h.took)) {
 		l.Prepare(ctx)
 	} else { // earlier steps of its transaction must run again first
-		e.hanging.ChargeLater(h.Key, h.took)
+		e.hanging.CountLater(h.Key, h.took)
 	}
 	m, err := l.move(0)
 	if err != nil {
@@ -131,12 +131,12 @@ func hangError(took time.Duration) error {
 	return fmt.Errorf("%w (%v), and does not return: it ignores its context", errSlow, took)
 }
 
-// chargeHung counts attempts that chargeHang could not count, because other steps of the same transaction had
-// to run again first.
-func (l *live[TTx]) chargeHung() (charged bool) {
+// countLateHangs counts attempts that countHang could not count, because other steps of the same transaction
+// had to run again first.
+func (l *live[TTx]) countLateHangs() (charged bool) {
 	for _, a := range l.Pending() {
 		if took, is := l.e.hanging.Uncounted(hangsOf(l.Row.ID, a)); is {
-			charged = l.Wrong(a, hangError(took)) || charged
+			charged = l.ApplyError(a, hangError(took)) || charged
 		}
 	}
 	return charged

@@ -33,9 +33,9 @@ type functions struct {
 	later   map[key]time.Duration // durations of attempts that were not counted yet
 }
 
-// ChargeLater records that the attempt of a hanging function is not counted yet. The saga's next pass up to
+// CountLater records that the attempt of a hanging function is not counted yet. The saga's next pass up to
 // that function counts it.
-func (h *functions) ChargeLater(k key, took time.Duration) {
+func (h *functions) CountLater(k key, took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.hanging[k] {

@@ -65,33 +65,33 @@ func (l *live[TTx]) local(ctx context.Context, a plan.Action, run function[TTx])
 	if err != nil {
 		return err
 	}
-	l.opens(a, timeout)
+	l.openShared(a, timeout)
 	for {
-		if ran, err := l.runs(ctx, u, a, run); !ran {
-			return l.ranAlone(err)
+		if ran, err := l.runIn(ctx, u, a, run); !ran {
+			return l.afterTransaction(err)
 		}
 		l.Prepare(ctx)
-		next, joins := l.joins(ctx, u)
+		next, joins := l.nextToShare(ctx, u)
 		if !joins {
-			return l.ranAlone(l.parted(l.commit(ctx, u, a)))
+			return l.afterTransaction(l.sharedError(l.commit(ctx, u, a)))
 		}
-		l.share.follows(next, l.State)
+		l.share.add(next, l.State)
 		a, run = next, l.function(next)
 	}
 }
 
-// ranAlone passes on err, the result of a transaction. After a success it counts down the steps that must run
-// one by one, because they failed in a shared transaction.
-func (l *live[TTx]) ranAlone(err error) error {
+// afterTransaction passes on err, the result of a transaction. After a success it counts down the steps that
+// must run one by one, because they failed in a shared transaction.
+func (l *live[TTx]) afterTransaction(err error) error {
 	if err == nil {
 		l.share, l.single = shared{}, max(l.single-1, 0)
 	}
 	return err
 }
 
-// runs runs a function in u, and applies its event in memory. If the function fails, runs rolls u back and
+// runIn runs a function in u, and applies its event in memory. If the function fails, runIn rolls u back and
 // returns false. It returns no error then if it has stored the failure.
-func (l *live[TTx]) runs(ctx context.Context, u store.Unit[TTx], a plan.Action,
+func (l *live[TTx]) runIn(ctx context.Context, u store.Unit[TTx], a plan.Action,
 	run function[TTx]) (ran bool, err error) {
 	timeout := l.Timeout(a)
 	var e plan.Event
@@ -123,10 +123,10 @@ func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Acti
 	}
 	outside := context.WithoutCancel(ctx)
 	if errors.Is(context.Cause(ctx), context.Canceled) {
-		return l.undone(outside, u, a, err) // the process stops, which is no failure of a
+		return l.rollBackAfter(outside, u, a, err) // the process stops, which is no failure of a
 	}
 	if passing && l.tryInPlace(a) {
-		return l.undone(outside, u, a, err)
+		return l.rollBackAfter(outside, u, a, err)
 	}
 	if passing {
 		err = skald.Outage(err)
@@ -134,9 +134,9 @@ func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Acti
 	if errors.Is(err, context.DeadlineExceeded) && slow {
 		err = errors.Join(errSlow, err)
 	}
-	l.Wrong(a, err)
+	l.ApplyError(a, err)
 	l.Prepare(outside)
-	return l.blame(outside, a, l.insteadOf(outside, u, 0))
+	return l.blame(outside, a, l.storeInstead(outside, u, 0))
 }
 
 // tryInPlace reports whether a is retried after a transient failure without a write.
@@ -145,9 +145,9 @@ func (l *live[TTx]) tryInPlace(a plan.Action) bool {
 	return !l.e.straight && run.Free.Times == 0 && l.outages < inPlace && l.left() > l.e.o.Lease/2
 }
 
-// insteadOf rolls back the user's writes in u, and stores the new state. It makes the lease last for at least
-// need.
-func (l *live[TTx]) insteadOf(ctx context.Context, u store.Unit[TTx], need time.Duration) error {
+// storeInstead rolls back the user's writes in u, and stores the new state. It makes the lease last for at
+// least need.
+func (l *live[TTx]) storeInstead(ctx context.Context, u store.Unit[TTx], need time.Duration) error {
 	if l.Related() {
 		if _, err := u.Rollback(ctx); errors.Is(err, store.ErrLent) {
 			return err
@@ -177,9 +177,9 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	others, err := l.relate(ctx, u.Tx())
 	if err != nil {
 		if aborted(err) || shut(err) {
-			err = l.unwritten(ctx, a, err)
+			err = l.blameCommit(ctx, a, err)
 		}
-		return l.undone(ctx, u, a, err)
+		return l.rollBackAfter(ctx, u, a, err)
 	}
 	m, err := l.move(0)
 	if err != nil {
@@ -194,7 +194,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	es := append([]store.Effect{l.Effect(&m)}, others...)
 	if !follows {
 		if err := u.Commit(ctx, es...); err != nil {
-			return l.unwritten(ctx, a, err)
+			return l.blameCommit(ctx, a, err)
 		}
 		l.wrote(m)
 		return nil
@@ -203,7 +203,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	in.Sagas[0].Version++
 	next, err := u.CommitThen(ctx, in, es...)
 	if err != nil {
-		return l.unwritten(ctx, a, err)
+		return l.blameCommit(ctx, a, err)
 	}
 	l.wrote(m)
 	l.unit = next

@@ -155,10 +155,10 @@ func (s *saga) First() bool {
 	return len(s.family) > 0 || (s.oneByOne || s.mayCrash) && s.prepared != nil
 }
 
-// Doubt sets oneByOne after the database refused a commit of several prepared actions. The refusal of a later
-// commit then belongs to one action. Doubt returns false if no action is prepared, or if oneByOne was set
-// already.
-func (s *saga) Doubt() bool {
+// StoreOneByOne sets oneByOne after the database refused a commit of several prepared actions. The refusal of
+// a later commit then belongs to one action. Doubt returns false if no action is prepared, or if oneByOne was
+// set already.
+func (s *saga) StoreOneByOne() bool {
 	if s.prepared == nil || s.oneByOne {
 		return false
 	}
@@ -174,10 +174,10 @@ func (s *saga) Crashed(n int) bool {
 	return slices.ContainsFunc(s.Pending(), func(a plan.Action) bool { return a.Crashes >= n })
 }
 
-// Charge counts a crash of the process against the action that was in progress, and sets mayCrash. This is
-// the action that Note stored, or else the one that runs first. Charge returns false if no action was in
+// CountCrash counts a crash of the process against the action that was in progress, and sets mayCrash. This
+// is the action that Note stored, or else the one that runs first. Charge returns false if no action was in
 // progress.
-func (s *saga) Charge() bool {
+func (s *saga) CountCrash() bool {
 	todo := s.Pending()
 	if len(todo) == 0 {
 		return false
@@ -187,7 +187,7 @@ func (s *saga) Charge() bool {
 	case i < 0 && s.mayCrash:
 		return true // no action had begun
 	case i < 0:
-		first := slices.MinFunc(todo, func(a, b plan.Action) int { return s.turn(a) - s.turn(b) })
+		first := slices.MinFunc(todo, func(a, b plan.Action) int { return s.runOrder(a) - s.runOrder(b) })
 		i = slices.Index(todo, first)
 	}
 	s.mayCrash = true
@@ -196,9 +196,9 @@ func (s *saga) Charge() bool {
 	return true
 }
 
-// turn orders actions by the time at which the engine runs them: actions in memory, then functions in a
+// runOrder orders actions by the time at which the engine runs them: actions in memory, then functions in a
 // transaction, then requests.
-func (s *saga) turn(a plan.Action) int {
+func (s *saga) runOrder(a plan.Action) int {
 	step, _ := s.Def.Step(a.Step)
 	node, _ := s.Def.Plan.Step(a.Step)
 	switch {
@@ -300,7 +300,7 @@ func (s *saga) decide(a plan.Action, step *StepBody) {
 		err = s.FeedData(e)
 	}
 	if err != nil {
-		s.Wrong(a, err)
+		s.ApplyError(a, err)
 	}
 }
 
@@ -331,7 +331,7 @@ func (s *saga) until(a plan.Action, step *StepBody) {
 		return err
 	})
 	if err != nil {
-		s.Wrong(a, err)
+		s.ApplyError(a, err)
 		return
 	}
 	s.Feed(e)
@@ -344,7 +344,7 @@ func (s *saga) until(a plan.Action, step *StepBody) {
 func (s *saga) command(ctx context.Context, a plan.Action, step *StepBody) {
 	e, m, err := s.draft(ctx, a, step)
 	if err != nil {
-		s.Wrong(a, err)
+		s.ApplyError(a, err)
 		return
 	}
 	s.rows = append(s.rows, m)
@@ -391,7 +391,7 @@ func (s *saga) child(a plan.Action, step *StepBody) {
 		err = s.FeedData(e)
 	}
 	if err != nil {
-		s.Wrong(a, err)
+		s.ApplyError(a, err)
 		return
 	}
 	s.family = append(s.family, c)
@@ -399,7 +399,7 @@ func (s *saga) child(a plan.Action, step *StepBody) {
 
 // Feed applies an event to the state.
 func (s *saga) Feed(e plan.Event) plan.Outcome {
-	e.Passing = e.Passing && !s.charges(e)
+	e.Passing = e.Passing && !s.countsAsAttempt(e)
 	next, actions, out := s.Def.Plan.Advance(s.State, e, s.clock.Now())
 	if out.Changed() {
 		s.State, s.dirty = next, true
@@ -412,15 +412,15 @@ func (s *saga) Feed(e plan.Event) plan.Outcome {
 	return out
 }
 
-// charges reports whether a transient failure counts as an attempt. It counts if the run has failed for
-// longer than OutageRetryTime although the database answered.
-func (s *saga) charges(e plan.Event) bool {
+// countsAsAttempt reports whether a transient failure counts as an attempt. It counts if the run has failed
+// for longer than OutageRetryTime although the database answered.
+func (s *saga) countsAsAttempt(e plan.Event) bool {
 	run, _ := s.State.Run(e.Step, e.Occurrence)
-	if s.Up == nil || !charges(s.OutageRetryTime, run.Free.Since, s.clock.Now(), time.Time{}) {
+	if s.Up == nil || !countsAsAttempt(s.OutageRetryTime, run.Free.Since, s.clock.Now(), time.Time{}) {
 		return false
 	}
 	back, up := s.Up()
-	return up && charges(s.OutageRetryTime, run.Free.Since, s.clock.Now(), back)
+	return up && countsAsAttempt(s.OutageRetryTime, run.Free.Since, s.clock.Now(), back)
 }
 
 // FeedData is like Feed, but returns an error if the data of the event is too large.
@@ -439,10 +439,10 @@ func (s *saga) FeedEffect(e plan.Event) {
 	}
 }
 
-// Wrong applies an error of a user's function. The next write also stores the events that a skald.Reject
+// ApplyError applies an error of a user's function. The next write also stores the events that a skald.Reject
 // contains. If these cannot be encoded, the action fails instead. Wrong returns false if the error does not
 // change the saga.
-func (s *saga) Wrong(a plan.Action, err error) bool {
+func (s *saga) ApplyError(a plan.Action, err error) bool {
 	e := failed(a, err)
 	var rows []skald.Message
 	if e.What == plan.Rejected || e.Permanent {

@@ -72,11 +72,11 @@ func TestAddressFitsIntoAMessage(t *testing.T) {
 
 func TestDoubtStoresEachPreparedActionAlone(t *testing.T) {
 	s := ordered(t, func() (bool, error) { return true, nil })
-	if s.Doubt() {
+	if s.StoreOneByOne() {
 		t.Error("Doubt returns true without a prepared action")
 	}
 	s.PrepareAll(t.Context())
-	if !s.Doubt() || s.Doubt() {
+	if !s.StoreOneByOne() || s.StoreOneByOne() {
 		t.Error("Doubt does not return true exactly once")
 	}
 	if err := s.Read(s.Row, plan.Graph{}); err != nil || s.Dirty() || s.Prepared() != nil {

@@ -18,19 +18,19 @@ func (e *Engine[TTx]) Replies() []kind {
 }
 
 // ReplyAll applies participants' replies to their sagas, in the transaction of an inbox. One statement locks
-// and reads all sagas, and another writes them, regardless of the number of replies. goOn then adds the
+// and reads all sagas, and another writes them, regardless of the number of replies. emitNext then adds the
 // commands that follow. ReplyAll counts the outcomes, and logs each reply that has no effect. After an error
 // it counts nothing. Guilty is the index of the first reply with an error of its own, or -1.
 func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) (guilty int, err error) {
-	all, mails := sort(e.book, ms)
-	if err := e.open(ctx, tx, mails); err != nil {
+	all, groups := sort(e.book, ms)
+	if err := e.open(ctx, tx, groups); err != nil {
 		if own := (*fault)(nil); errors.As(err, &own) {
 			return own.At, own.Err
 		}
 		return -1, err
 	}
-	e.goOn(ctx, tx, mails)
-	if err := e.deliver(ctx, tx, mails...); err != nil {
+	e.emitNext(ctx, tx, groups)
+	if err := e.deliver(ctx, tx, groups...); err != nil {
 		return -1, err
 	}
 	for i := range all {
@@ -52,8 +52,8 @@ func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) 
 // its command, but need not.
 func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *Definition, key string,
 	m skald.Message) (plan.Outcome, error) {
-	to, r := to(d, key, m)
-	err := e.open(ctx, tx, []*mail{to})
+	to, r := newGroup(d, key, m)
+	err := e.open(ctx, tx, []*replyGroup{to})
 	if err == nil {
 		err = e.deliver(ctx, tx, to)
 	}
@@ -64,11 +64,11 @@ func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *Definition, key str
 	return r.Out, nil
 }
 
-// open locks the sagas of mails, and applies their replies in memory. If replies have errors of their own,
+// open locks the sagas of groups, and applies their replies in memory. If replies have errors of their own,
 // open returns the *fault of the first such reply in the batch.
-func (e *Engine[TTx]) open(ctx context.Context, tx TTx, mails []*mail) error {
-	refs := make([]store.SagaRef, len(mails))
-	for i, to := range mails {
+func (e *Engine[TTx]) open(ctx context.Context, tx TTx, groups []*replyGroup) error {
+	refs := make([]store.SagaRef, len(groups))
+	for i, to := range groups {
 		refs[i] = store.SagaRef{Name: to.Name, Key: to.Key}
 	}
 	ss, err := e.lockAll(ctx, tx, refs...)
@@ -76,7 +76,7 @@ func (e *Engine[TTx]) open(ctx context.Context, tx TTx, mails []*mail) error {
 		return fmt.Errorf("lock %d sagas: %w", len(refs), err)
 	}
 	var guilt *fault
-	for i, to := range mails {
+	for i, to := range groups {
 		if guilt != nil && to.First() > guilt.At {
 			continue
 		}
@@ -96,9 +96,9 @@ func (e *Engine[TTx]) open(ctx context.Context, tx TTx, mails []*mail) error {
 }
 
 // deliver writes the sagas to which replies were applied.
-func (e *Engine[TTx]) deliver(ctx context.Context, tx TTx, mails ...*mail) error {
+func (e *Engine[TTx]) deliver(ctx context.Context, tx TTx, groups ...*replyGroup) error {
 	var es []store.Effect
-	for _, to := range mails {
+	for _, to := range groups {
 		es = append(es, to.Effects...)
 	}
 	if len(es) == 0 {
@@ -107,11 +107,11 @@ func (e *Engine[TTx]) deliver(ctx context.Context, tx TTx, mails ...*mail) error
 	if err := e.db.Write(ctx, tx, es...); err != nil {
 		return fmt.Errorf("write the replies to %d sagas: %w", len(es), err)
 	}
-	for _, to := range mails { // counts even if the transaction is rolled back later
+	for _, to := range groups { // counts even if the transaction is rolled back later
 		for _, c := range to.Changes {
 			e.tally.Ran(to.Name, c)
 		}
-		e.tally.Alarms(to.Saga, to.Told)
+		e.tally.Alarms(to.Saga, to.Alarms)
 		if to.Back != nil {
 			e.tally.TurnedBack(to.Saga, to.Back)
 		}

@@ -31,11 +31,11 @@ type reply struct {
 	id string // of the saga, or "" if only its key is known; then the message need not name its command
 }
 
-// mail has the replies of a batch to one saga, in order.
-type mail struct {
+// replyGroup has the replies of a batch to one saga, in order.
+type replyGroup struct {
 	Name, Key string
 	Saga      store.Saga
-	Told      []plan.Action  // alarms that the replies caused
+	Alarms    []plan.Action  // alarms that the replies caused
 	Changes   []change       // of the saga's runs, in the order of the replies
 	Back      *plan.Cause    // why the replies turned the saga back, or nil
 	Effects   []store.Effect // empty if no reply had an effect
@@ -46,20 +46,20 @@ type mail struct {
 	replies []*reply
 }
 
-// to returns a mail with one message to the saga of a key.
-func to(d *Definition, key string, m skald.Message) (*mail, *reply) {
+// newGroup returns a replyGroup with one message to the saga of a key.
+func newGroup(d *Definition, key string, m skald.Message) (*replyGroup, *reply) {
 	r := &reply{Message: m}
-	return &mail{Name: d.Name, Key: key, d: d, replies: []*reply{r}}, r
+	return &replyGroup{Name: d.Name, Key: key, d: d, replies: []*reply{r}}, r
 }
 
 // First returns the index in the batch of the first reply.
-func (to *mail) First() int { return to.replies[0].at }
+func (to *replyGroup) First() int { return to.replies[0].at }
 
 // sort groups replies by saga. It orders the sagas by name and key, so that engines that lock the same sagas
 // cannot deadlock.
-func sort(book *book, ms []skald.Message) (all []reply, mails []*mail) {
+func sort(book *book, ms []skald.Message) (all []reply, groups []*replyGroup) {
 	all = make([]reply, len(ms))
-	known := map[store.SagaRef]*mail{}
+	known := map[store.SagaRef]*replyGroup{}
 	for i, m := range ms {
 		r := &all[i]
 		*r = reply{Message: m, Out: foreign, at: i}
@@ -70,16 +70,16 @@ func sort(book *book, ms []skald.Message) (all []reply, mails []*mail) {
 		r.id = id
 		to := known[store.SagaRef{Name: name, Key: key}]
 		if to == nil {
-			to = &mail{Name: name, Key: key, d: book.Named(name)}
+			to = &replyGroup{Name: name, Key: key, d: book.Named(name)}
 			known[store.SagaRef{Name: name, Key: key}] = to
-			mails = append(mails, to)
+			groups = append(groups, to)
 		}
 		to.replies = append(to.replies, r)
 	}
-	slices.SortFunc(mails, func(a, b *mail) int {
+	slices.SortFunc(groups, func(a, b *replyGroup) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 	})
-	return all, mails
+	return all, groups
 }
 
 // about returns a context for the handling of m, with the message and its trace. An inbox that handles a
@@ -91,8 +91,8 @@ func about(ctx context.Context, m skald.Message) context.Context {
 	return skald.WithCause(ctx, m)
 }
 
-// Take applies the replies of a mail to the saga in row s, in order.
-func (to *mail) Take(ctx context.Context, s store.Saga, there bool, book *book,
+// Take applies the replies of a replyGroup to the saga in row s, in order.
+func (to *replyGroup) Take(ctx context.Context, s store.Saga, there bool, book *book,
 	clock *storeClock) error {
 	if to.d == nil {
 		return to.unknown(s, there)
@@ -115,7 +115,7 @@ func (to *mail) Take(ctx context.Context, s store.Saga, there bool, book *book,
 		return err
 	}
 	m = sagarow.LeaveToOthers(m)
-	to.Saga, to.Changes, to.Told, to.Effects = s, t.changes, t.course.Told(), []store.Effect{{Saga: &m}}
+	to.Saga, to.Changes, to.Alarms, to.Effects = s, t.changes, t.course.Told(), []store.Effect{{Saga: &m}}
 	to.Back, to.state, to.now = back(t.st, st), st, t.now
 	return nil
 }
@@ -123,7 +123,7 @@ func (to *mail) Take(ctx context.Context, s store.Saga, there bool, book *book,
 // unknown handles replies to a saga whose definition this build does not have. If the saga is in this
 // database, it returns an error that leaves the reply to another build. Otherwise the reply is for another
 // service, and is ignored.
-func (to *mail) unknown(s store.Saga, there bool) error {
+func (to *replyGroup) unknown(s store.Saga, there bool) error {
 	for _, r := range to.replies {
 		if there && r.id == s.ID {
 			return &fault{r.at,

@@ -32,16 +32,16 @@ const (
 	triedMost = 10_000
 )
 
-// goOn adds to the effects of mails the commands that follow, and the ends of sagas. It works only in the
-// transaction of an inbox, because it needs to observe the commit. It tries each version of a saga once. If
-// the transaction fails, the engine emits the commands later, and counts a failed attempt of the step if the
-// step is the reason.
-func (e *Engine[TTx]) goOn(ctx context.Context, tx TTx, mails []*mail) {
-	if !lending.OnCommit(ctx, tx, func() { e.stand(mails) }) {
+// emitNext adds to the effects of groups the commands that follow, and the ends of sagas. It works only in
+// the transaction of an inbox, because it needs to observe the commit. It tries each version of a saga once.
+// If the transaction fails, the engine emits the commands later, and counts a failed attempt of the step if
+// the step is the reason.
+func (e *Engine[TTx]) emitNext(ctx context.Context, tx TTx, groups []*replyGroup) {
+	if !lending.OnCommit(ctx, tx, func() { e.repliesCommitted(groups) }) {
 		return
 	}
 	bytes, begun := 0, time.Now()
-	for _, to := range mails {
+	for _, to := range groups {
 		if len(to.Effects) == 0 || to.needsEngine() || !e.follows.Try(to.Saga, e.o.Now()) {
 			continue
 		}
@@ -52,10 +52,10 @@ func (e *Engine[TTx]) goOn(ctx context.Context, tx TTx, mails []*mail) {
 	}
 }
 
-// stand records that the transaction with the replies of mails is committed.
-func (e *Engine[TTx]) stand(mails []*mail) {
-	e.follows.Stand(mails)
-	for _, to := range mails {
+// repliesCommitted records that the transaction with the replies of groups is committed.
+func (e *Engine[TTx]) repliesCommitted(groups []*replyGroup) {
+	e.follows.Committed(groups)
+	for _, to := range groups {
 		if len(to.Effects) == 0 || !to.Effects[0].Saga.Final {
 			continue
 		}
@@ -67,7 +67,7 @@ func (e *Engine[TTx]) stand(mails []*mail) {
 
 // needsEngine reports whether only the engine may continue the saga. This is the case if the saga has another
 // definition than this build, uses locks, has a due time, or was in progress when its process ended.
-func (to *mail) needsEngine() bool {
+func (to *replyGroup) needsEngine() bool {
 	next := to.state.Next()
 	return to.Saga.Hash != to.d.Hash || to.d.Plan.Locks() || !next.IsZero() && !next.After(to.now) ||
 		slices.ContainsFunc(to.state.Runs, func(r plan.Run) bool { return r.Crashes > 0 || r.Alone })
@@ -75,7 +75,7 @@ func (to *mail) needsEngine() bool {
 
 // commands returns the saga's next actions if each of them is the first attempt at a command. Otherwise it
 // returns none.
-func (to *mail) commands() []plan.Action {
+func (to *replyGroup) commands() []plan.Action {
 	todo := to.d.Plan.Pending(to.state)
 	for _, a := range todo {
 		step, ok := to.d.Step(a.Step)
@@ -91,10 +91,10 @@ func (to *mail) commands() []plan.Action {
 	return todo
 }
 
-// emit drafts the commands of todo, adds them to the effects of a mail, and returns the size of their data.
-// If a function fails or takes too long, or if the state becomes too large, emit changes nothing. The engine
-// then emits the commands.
-func (e *Engine[TTx]) emit(ctx context.Context, to *mail, todo []plan.Action) (bytes int) {
+// emit drafts the commands of todo, adds them to the effects of a replyGroup, and returns the size of their
+// data. If a function fails or takes too long, or if the state becomes too large, emit changes nothing. The
+// engine then emits the commands.
+func (e *Engine[TTx]) emit(ctx context.Context, to *replyGroup, todo []plan.Action) (bytes int) {
 	origin, err := sagarow.OriginOf(to.Saga)
 	if err != nil {
 		return 0
@@ -170,7 +170,7 @@ func (s *saga) draft(ctx context.Context, a plan.Action, step *StepBody) (e plan
 }
 
 // ends makes the transaction end a saga that is final and has no parent. The engine ends the others.
-func (to *mail) ends() {
+func (to *replyGroup) ends() {
 	m := to.Effects[0].Saga
 	if !to.state.Status.Final() {
 		return
@@ -212,11 +212,11 @@ func (f *following) Try(s store.Saga, now time.Time) bool {
 	return true
 }
 
-// Stand records that the transaction with the replies of mails is committed.
-func (f *following) Stand(mails []*mail) {
+// Committed records that the transaction with the replies of groups is committed.
+func (f *following) Committed(groups []*replyGroup) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, to := range mails {
+	for _, to := range groups {
 		delete(f.tried, sagarow.Ref(to.Saga))
 	}
 }

@@ -24,7 +24,7 @@ type target struct {
 func (t *taking) commands() map[string]target {
 	all := map[string]target{}
 	for _, r := range t.st.Runs {
-		for _, to := range t.ways(r) {
+		for _, to := range t.commandsOf(r) {
 			for n := 1; n <= r.Sends; n++ {
 				to.sends = n
 				id := command{Saga: t.st.ID, Step: r.Born(), Occurrence: r.Occurrence,
@@ -36,9 +36,9 @@ func (t *taking) commands() map[string]target {
 	return all
 }
 
-// ways returns the possible commands of a run: forward and undo. A saga of another definition may have
+// commandsOf returns the possible commands of a run: forward and undo. A saga of another definition may have
 // commands that this build does not have.
-func (t *taking) ways(r plan.Run) []target {
+func (t *taking) commandsOf(r plan.Run) []target {
 	if node, _ := t.p.Step(r.Step); node.Kind != plan.Command {
 		return nil
 	}
@@ -47,11 +47,11 @@ func (t *taking) ways(r plan.Run) []target {
 		do.command, undo.command = step.Command, step.Undo
 	}
 	return slices.DeleteFunc([]target{do, undo},
-		func(to target) bool { return to.command == nil && !t.strange() })
+		func(to target) bool { return to.command == nil && !t.otherDefinition() })
 }
 
-// strange reports whether the saga has another definition than this build.
-func (t *taking) strange() bool { return t.s.Hash != t.d.Hash }
+// otherDefinition reports whether the saga has another definition than this build.
+func (t *taking) otherDefinition() bool { return t.s.Hash != t.d.Hash }
 
 // answers returns the command that a reply answers. The causation id of the reply names the command. If the
 // caller gave only the saga's key, a reply with another causation id answers the command that waits for this
@@ -60,21 +60,21 @@ func (t *taking) strange() bool { return t.s.Hash != t.d.Hash }
 func (t *taking) answers(r *reply, st plan.State) (to target, ok bool, err error) {
 	to, ok = t.sent[own(r.Message.CausationID)]
 	switch {
-	case ok && to.by(r.Message):
+	case ok && to.answeredBy(r.Message):
 		return to, true, nil
-	case ok && t.strange():
-		return to, false, t.elsewhere(to)
+	case ok && t.otherDefinition():
+		return to, false, t.leftToOther(to)
 	case r.Message.CausationID != "" && r.id != "":
 		return to, false, nil
 	}
 	n := 0
 	for _, run := range st.Runs {
-		for _, one := range t.ways(run) {
+		for _, one := range t.commandsOf(run) {
 			switch {
 			case !one.open():
 			case one.command == nil:
-				return to, false, t.elsewhere(one)
-			case one.by(r.Message):
+				return to, false, t.leftToOther(one)
+			case one.answeredBy(r.Message):
 				to = one
 				n++
 			}
@@ -83,8 +83,8 @@ func (t *taking) answers(r *reply, st plan.State) (to target, ok bool, err error
 	return to, n == 1, nil // no command, or ambiguous
 }
 
-// elsewhere returns an error that leaves a reply to a build that has the command.
-func (t *taking) elsewhere(to target) error {
+// leftToOther returns an error that leaves a reply to a build that has the command.
+func (t *taking) leftToOther(to target) error {
 	return skald.UnknownVersion(fmt.Errorf(
 		"the saga %s %q is of the definition %s, and this build has another one, whose step %s "+
 			"does not take the reply: it is left to a build that does", t.s.Name, t.s.Key, t.s.Hash,
@@ -98,8 +98,8 @@ func (t *target) open() bool {
 	return t.run.Phase == plan.Waiting
 }
 
-// by reports whether a message of the topic and type of m answers the command.
-func (t *target) by(m skald.Message) bool {
+// answeredBy reports whether a message of the topic and type of m answers the command.
+func (t *target) answeredBy(m skald.Message) bool {
 	is := func(r Reply) bool { return r.Topic == m.Topic && r.Type == m.Type }
 	return t.command != nil && (is(t.command.Done) || slices.ContainsFunc(t.command.Refused, is))
 }

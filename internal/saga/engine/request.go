@@ -60,7 +60,7 @@ func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r Request[TTx]) e
 		return l.failedIn(within, u, a, err)
 	}
 	l.Prepare(ctx)
-	if err := l.insteadOf(ctx, u, bound.Timeout()+answerTime); err != nil {
+	if err := l.storeInstead(ctx, u, bound.Timeout()+answerTime); err != nil {
 		return l.blame(ctx, a, err)
 	}
 	l.sent[requestOf(a)] = true
@@ -78,14 +78,14 @@ func (l *live[TTx]) request(ctx context.Context, asks []plan.Action) error {
 		r, _ := l.outside(a)
 		need = max(need, l.bind(r).Timeout()+answerTime)
 	}
-	l.e.gate.Expect(&l.seat, need)
+	l.e.gate.Expect(&l.gateState, need)
 	if l.Dirty() || l.left() < need {
 		m, err := l.move(need)
 		if err == nil {
 			err = l.put(ctx, m)
 		}
 		if err != nil || l.over {
-			return l.blamed(ctx, err)
+			return l.blamePrepared(ctx, err)
 		}
 	}
 	l.rollback(ctx)
@@ -143,7 +143,7 @@ func (l *live[TTx]) answered(ctx context.Context, is answer) error {
 		return errMoved
 	}
 	for n := 1; ; n++ {
-		err := l.blamed(ctx, l.note(ctx, is))
+		err := l.blamePrepared(ctx, l.note(ctx, is))
 		var no *refusal
 		if errors.As(err, &no) {
 			return l.answerRefused(ctx, is, no)
@@ -153,7 +153,7 @@ func (l *live[TTx]) answered(ctx context.Context, is answer) error {
 		}
 		if !errors.Is(err, errMoved) {
 			l.outages++
-			l.complain(ctx, err)
+			l.logUnstored(ctx, err)
 			if !l.rest(ctx, backoff.After(n, 20*time.Millisecond, time.Second)) {
 				return err
 			}
@@ -193,7 +193,7 @@ func (l *live[TTx]) note(ctx context.Context, is answer) error {
 	r, _ := l.outside(a)
 	e, refused, err := event(r, a, is.Call, l.Def.MaxBytes)
 	if err != nil {
-		l.Wrong(a, skald.Permanent(err))
+		l.ApplyError(a, skald.Permanent(err))
 		return l.write(ctx, 0)
 	}
 	return l.settle(ctx, a, is.Call, l.bind(r), e, refused)
@@ -234,7 +234,7 @@ func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b c
 		l.FeedEffect(e)
 		l.rows = append(l.rows, rows...)
 		l.Prepare(ctx)
-		return l.blame(ctx, a, l.insteadOf(ctx, u, 0))
+		return l.blame(ctx, a, l.storeInstead(ctx, u, 0))
 	}
 	l.Feed(noted(a, c)) // so that the request is not sent again; fails only if the answer is too large
 	return l.failedIn(within, u, a, err)

@@ -15,7 +15,7 @@ func (e *Engine[TTx]) setAside(ctx context.Context, ls []*live[TTx]) (now []*liv
 	var charged, away []*live[TTx]
 	for _, l := range ls {
 		if l.suspect && l.Crashed(1) && !l.Related() {
-			l.charge()
+			l.countCrash()
 			charged = append(charged, l)
 		} else {
 			now = append(now, l)
@@ -27,7 +27,7 @@ func (e *Engine[TTx]) setAside(ctx context.Context, ls []*live[TTx]) (now []*liv
 	for _, l := range claimed {
 		if !l.Crashed(2) {
 			now = append(now, l)
-		} else if after := e.gate.Sit(&l.seat, e.straight); after == 0 {
+		} else if after := e.gate.Reserve(&l.gateState, e.straight); after == 0 {
 			now = append(now, l)
 		} else {
 			away, wait = append(away, l), max(wait, after)
@@ -89,31 +89,31 @@ func (l *live[TTx]) stepAside(ctx context.Context, away time.Duration) error {
 // enter begins a turn, which the caller ends with gate.Leave. It returns false if another saga is to run
 // alone, or if this saga must run alone and cannot do so yet. In both cases it has released this saga.
 func (l *live[TTx]) enter(ctx context.Context) (begins bool, err error) {
-	if l.seat.Alone && !l.Crashed(2) {
-		l.rise()
+	if l.gateState.Alone && !l.Crashed(2) {
+		l.freeGate()
 	}
 	if l.State.Status.Final() || len(l.Family()) > 0 {
 		return true, nil // no function runs next
 	}
 	if l.Crashed(2) { // this saga must run alone
-		if after := l.e.gate.Sit(&l.seat, l.e.straight); after > 0 {
+		if after := l.e.gate.Reserve(&l.gateState, l.e.straight); after > 0 {
 			return false, l.stepAside(ctx, after)
 		}
-		if !l.e.straight && !l.e.gate.Quiet(ctx, &l.seat, l.e.stop) {
+		if !l.e.straight && !l.e.gate.Quiet(ctx, &l.gateState, l.e.stop) {
 			return false, l.stepAside(ctx, restFor)
 		}
-		l.e.gate.Expect(&l.seat, usualTimeout+graceTime)
+		l.e.gate.Expect(&l.gateState, usualTimeout+graceTime)
 		return true, nil
 	}
-	if l.e.gate.Enter(&l.seat, usualTimeout+graceTime) {
+	if l.e.gate.Enter(&l.gateState, usualTimeout+graceTime) {
 		return true, nil
 	}
 	return false, l.stepAside(ctx, asideWait)
 }
 
-// rise lets the other sagas run again if l ran alone.
-func (l *live[TTx]) rise() {
-	if l.e.gate.Rise(&l.seat) {
+// freeGate lets the other sagas run again if l ran alone.
+func (l *live[TTx]) freeGate() {
+	if l.e.gate.Free(&l.gateState) {
 		l.e.kick()
 	}
 }

@@ -31,9 +31,9 @@ type shared struct {
 	closed  bool          // no other step may follow
 }
 
-// opens begins a shared transaction with a. No other step may follow if a failed before, has OwnCommit, or
-// runs again after a shared transaction failed.
-func (l *live[TTx]) opens(a plan.Action, timeout time.Duration) {
+// openShared begins a shared transaction with a. No other step may follow if a failed before, has OwnCommit,
+// or runs again after a shared transaction failed.
+func (l *live[TTx]) openShared(a plan.Action, timeout time.Duration) {
 	l.share = shared{since: l.e.o.Now(), timeout: timeout, actions: []plan.Action{a}}
 	l.share.closed = l.single > 0 || l.oneByOne || l.mayCrash || !l.sharable(a) ||
 		l.e.collided.Recently(l.Def.Name, l.share.since)
@@ -49,9 +49,9 @@ func (l *live[TTx]) sharable(a plan.Action) bool {
 	return run.Attempts == 0 && run.Free.Times == 0 && run.Crashes == 0
 }
 
-// joins returns the action that runs next in the same transaction. It returns false if the transaction must
-// be committed first.
-func (l *live[TTx]) joins(ctx context.Context, u store.Unit[TTx]) (next plan.Action, joins bool) {
+// nextToShare returns the action that runs next in the same transaction. It returns false if the transaction
+// must be committed first.
+func (l *live[TTx]) nextToShare(ctx context.Context, u store.Unit[TTx]) (next plan.Action, joins bool) {
 	s := &l.share
 	due := l.State.Next()
 	switch {
@@ -76,14 +76,14 @@ func (l *live[TTx]) joins(ctx context.Context, u store.Unit[TTx]) (next plan.Act
 	return next, false
 }
 
-// follows records that a runs next in the transaction. Before is the state before a.
-func (s *shared) follows(a plan.Action, before plan.State) {
+// add records that a runs next in the transaction. Before is the state before a.
+func (s *shared) add(a plan.Action, before plan.State) {
 	s.actions, s.between = append(s.actions, a), append(s.between, before)
 }
 
-// parted converts the error of a transaction that several steps shared. The steps then run again one by one,
-// so that only the failing step counts an attempt.
-func (l *live[TTx]) parted(err error) error {
+// sharedError converts the error of a transaction that several steps shared. The steps then run again one by
+// one, so that only the failing step counts an attempt.
+func (l *live[TTx]) sharedError(err error) error {
 	s := &l.share
 	var no *refusal
 	var kin *familyError
@@ -94,7 +94,7 @@ func (l *live[TTx]) parted(err error) error {
 		no.Action, no.With = s.actions[0], s.actions[1:]
 		return no
 	case errors.As(err, &no), errors.As(err, &kin):
-		l.collides(err)
+		l.noteCollision(err)
 		l.single = len(s.actions)
 		return errMoved
 	case errors.Is(err, errMoved):
@@ -107,16 +107,16 @@ func (l *live[TTx]) parted(err error) error {
 func (l *live[TTx]) split(ctx context.Context, u store.Unit[TTx], a plan.Action, err error) error {
 	outside := context.WithoutCancel(ctx)
 	stopped := errors.Is(context.Cause(ctx), context.Canceled) || l.givenUp.Load()
-	l.collides(err)
-	if err = l.undone(outside, u, a, err); !stopped && !errors.Is(err, store.ErrLent) {
+	l.noteCollision(err)
+	if err = l.rollBackAfter(outside, u, a, err); !stopped && !errors.Is(err, store.ErrLent) {
 		err = errMoved
 	}
-	return l.parted(err)
+	return l.sharedError(err)
 }
 
-// collides records a collision if err is a lock conflict, or if a function left state in the transaction that
-// disturbs other steps.
-func (l *live[TTx]) collides(err error) {
+// noteCollision records a collision if err is a lock conflict, or if a function left state in the transaction
+// that disturbs other steps.
+func (l *live[TTx]) noteCollision(err error) {
 	if store.Contended(err) || errors.Is(err, store.ErrUnshared) {
 		l.e.collided.Note(l.Def.Name, l.e.o.Now())
 	}

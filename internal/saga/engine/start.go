@@ -41,7 +41,7 @@ func (e *Engine[TTx]) Start(ctx context.Context, tx TTx, d *Definition,
 		return fail(err)
 	}
 	if fresh {
-		e.hand(s, d, true)
+		e.handToLoop(s, d, true)
 	}
 	return s, fresh, nil
 }
@@ -86,9 +86,9 @@ func (e *Engine[TTx]) start(ctx context.Context, tx TTx, s store.Saga) (stored s
 	return was, false, nil
 }
 
-// hand gives a saga that was started in this process to the loop. Unseen means that the caller's transaction
-// may not be committed yet.
-func (e *Engine[TTx]) hand(s store.Saga, d *Definition, unseen bool) {
+// handToLoop gives a saga that was started in this process to the loop. Unseen means that the caller's
+// transaction may not be committed yet.
+func (e *Engine[TTx]) handToLoop(s store.Saga, d *Definition, unseen bool) {
 	if s.Session != e.session {
 		e.kick()
 		return

@@ -69,7 +69,7 @@ func (e *Engine[TTx]) StartAll(ctx context.Context, tx TTx, d *Definition,
 	}
 	for _, one := range all {
 		if one.fresh {
-			e.hand(one.row, one.def, true)
+			e.handToLoop(one.row, one.def, true)
 		}
 	}
 	return stored, fresh, nil
@@ -177,11 +177,11 @@ func (e *Engine[TTx]) startTogether(ctx context.Context, all []*starting, wait t
 		case err != nil:
 			one.row, one.fresh, one.err = before[i], false, fmt.Errorf("start a saga: %w", err)
 		case one.fresh:
-			e.hand(one.row, one.def, false)
+			e.handToLoop(one.row, one.def, false)
 		}
 	}
 	if err != nil && e.db.Outage(err) {
-		_, up := e.up()
+		_, up := e.databaseUp()
 		return !up
 	}
 	return err == nil

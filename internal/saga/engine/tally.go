@@ -67,8 +67,8 @@ func (t *counters) add(n *int64) {
 	*n++
 }
 
-// Stands records whether the engine runs. Why is the reason for which it claims no sagas, or "".
-func (t *counters) Stands(live bool, why string) {
+// SetReady records whether the engine runs. Why is the reason for which it claims no sagas, or "".
+func (t *counters) SetReady(live bool, why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.health.Live, t.health.Ready, t.health.Why = live, live && why == "", why

@@ -24,7 +24,7 @@ type live[TTx any] struct {
 
 	since     time.Time     // start of the lease, by the local clock
 	lease     time.Duration // length of the lease
-	seat      seat
+	gateState gateState
 	unit      store.Unit[TTx]
 	slotted   atomic.Bool     // the saga has a worker, so it may open a transaction
 	givenUp   atomic.Bool     // the saga's function hung, so any engine may have claimed the saga
@@ -49,7 +49,7 @@ func (e *Engine[TTx]) taken(s store.Saga, d *Definition, older plan.Graph) (*liv
 	if l.saga, err = newProgress(s, d, older, e.clock, e.straight); err != nil {
 		return nil, err
 	}
-	l.Failed, l.OutageRetryTime, l.Up = e.failed, e.o.OutageRetryTime, e.up
+	l.Failed, l.OutageRetryTime, l.Up = e.failed, e.o.OutageRetryTime, e.databaseUp
 	l.hanging, l.pureTime = &e.hanging, e.o.Lease/2
 	l.leased(e.o.Lease)
 	return l, nil
@@ -67,7 +67,7 @@ func (l *live[TTx]) read(s store.Saga, older plan.Graph) error {
 
 func (l *live[TTx]) leased(lease time.Duration) {
 	l.since, l.lease = l.e.o.Now(), lease
-	l.seat.LeaseEnd.Store(l.since.Add(lease).UnixNano())
+	l.gateState.LeaseEnd.Store(l.since.Add(lease).UnixNano())
 }
 
 // left returns the rest of the lease. It uses the monotonic and the wall clock, whichever shows less.
@@ -76,14 +76,14 @@ func (l *live[TTx]) left() time.Duration {
 	return l.lease - max(now.Sub(l.since), now.Round(0).Sub(l.since.Round(0)))
 }
 
-// employ starts a goroutine that works on l. If a goroutine works on this saga already, that goroutine
+// startWork starts a goroutine that works on l. If a goroutine works on this saga already, that goroutine
 // continues with l.
-func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
+func (e *Engine[TTx]) startWork(ctx context.Context, l *live[TTx]) {
 	at := refOf(l.Row)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.arriving, at)
-	if was := e.working[at]; was != nil && e.o.Now().UnixNano() < was.seat.LeaseEnd.Load() {
+	if was := e.working[at]; was != nil && e.o.Now().UnixNano() < was.gateState.LeaseEnd.Load() {
 		was.after = l
 		return
 	}
@@ -92,7 +92,7 @@ func (e *Engine[TTx]) employ(ctx context.Context, l *live[TTx]) {
 	e.workers.Go(func() {
 		for l := l; l != nil; l = e.done(at, l) {
 			l.survive(ctx)
-			l.rise()
+			l.freeGate()
 		}
 	})
 }
@@ -137,7 +137,7 @@ func (e *Engine[TTx]) done(at store.SagaRef, l *live[TTx]) *live[TTx] {
 // work continues a saga until the saga waits, ends, or another engine has it.
 func (l *live[TTx]) work(ctx context.Context) {
 	defer l.rollback(ctx)
-	if l.unseen && !l.appear(ctx) {
+	if l.unseen && !l.awaitCommit(ctx) {
 		return
 	}
 	for {
@@ -145,7 +145,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 		var kin *familyError
 		var no *refusal
 		if l.unseen && errors.Is(err, errMoved) {
-			same, there := l.look(ctx)
+			same, there := l.awaitStart(ctx)
 			if !there {
 				return
 			}
@@ -167,7 +167,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 		default:
 			l.outages++
 			l.e.suspect(ctx)
-			l.complain(ctx, err)
+			l.logUnstored(ctx, err)
 			if !l.rest(ctx, backoff.After(l.outages, 20*time.Millisecond, time.Second)) {
 				return
 			}
@@ -186,7 +186,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 	}
 }
 
-func (l *live[TTx]) complain(ctx context.Context, err error) {
+func (l *live[TTx]) logUnstored(ctx context.Context, err error) {
 	if l.givenUp.Load() { // err comes from the closed connection
 		l.e.o.Logger.InfoContext(ctx, "saga: a function that did not return in time has returned, after "+
 			"its attempt was counted: its writes are not stored", "saga", l.Row.Name, "key", l.Row.Key, "error", err)
@@ -233,18 +233,18 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 		return false, nil
 	}
 	if l.refused != nil {
-		return true, l.charged(ctx)
+		return true, l.storeRefusal(ctx)
 	}
 	l.Due()
 	if l.suspect {
-		if err := l.accuse(ctx); err != nil {
+		if err := l.storeCrash(ctx); err != nil {
 			return false, err
 		}
 	}
 	if begins, err := l.enter(ctx); !begins {
 		return false, err
 	}
-	defer l.e.gate.Leave(&l.seat)
+	defer l.e.gate.Leave(&l.gateState)
 	if !l.halts(ctx) && l.Note(l.hangs) {
 		if err := l.write(ctx, 0); err != nil || l.over {
 			return false, err
@@ -256,7 +256,7 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	}
 	var asks []plan.Action
 	if l.First() {
-		return true, l.blamed(ctx, l.write(ctx, 0))
+		return true, l.blamePrepared(ctx, l.write(ctx, 0))
 	}
 	for _, a := range l.Next() {
 		switch {
@@ -271,12 +271,12 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	case len(asks) > 0:
 		return true, l.request(ctx, asks)
 	case len(l.Pending()) > 0: // all pending actions hang
-		if l.chargeHung() {
+		if l.countLateHangs() {
 			return true, l.write(ctx, 0)
 		}
 		return false, l.stepAside(ctx, hangWait)
 	}
-	return false, l.blamed(ctx, l.settleDown(ctx))
+	return false, l.blamePrepared(ctx, l.settleDown(ctx))
 }
 
 // halts reports whether the saga must not begin another action.
@@ -288,17 +288,17 @@ func (l *live[TTx]) halts(ctx context.Context) bool {
 // reports whether this process still sends it for an earlier claim.
 func (l *live[TTx]) hangs(a plan.Action) bool { return l.e.hanging.Has(hangsOf(l.Row.ID, a)) }
 
-// accuse stores that an action of a saga that was taken over may have crashed its process. The action runs
-// only after that.
-func (l *live[TTx]) accuse(ctx context.Context) error {
-	l.charge()
+// storeCrash stores that an action of a saga that was taken over may have crashed its process. The action
+// runs only after that.
+func (l *live[TTx]) storeCrash(ctx context.Context) error {
+	l.countCrash()
 	return l.write(ctx, 0)
 }
 
-// charge counts in memory the crash of a process against the saga's action.
-func (l *live[TTx]) charge() {
+// countCrash counts in memory the crash of a process against the saga's action.
+func (l *live[TTx]) countCrash() {
 	l.suspect = false
-	if l.Charge() {
+	if l.CountCrash() {
 		l.e.tally.TakenOver()
 	}
 }
@@ -314,7 +314,7 @@ func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
 	if step, _ := l.Def.Step(a.Step); step.Lock != nil {
 		es, err := l.entities(a, step)
 		if err != nil {
-			l.Wrong(a, err)
+			l.ApplyError(a, err)
 			return nil
 		}
 		l.then = append(l.then, l.e.kick) // this write may give the entities to another saga
@@ -322,6 +322,6 @@ func (l *live[TTx]) transact(ctx context.Context, a plan.Action) error {
 			return holdStep(ctx, l.e.db, tx, &l.saga, a, es, l.e.clock.Now())
 		})
 	}
-	l.Wrong(a, skald.Permanent(fmt.Errorf("this build cannot run the step %s", a.Step)))
+	l.ApplyError(a, skald.Permanent(fmt.Errorf("this build cannot run the step %s", a.Step)))
 	return nil
 }

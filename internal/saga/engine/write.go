@@ -103,7 +103,7 @@ func (l *live[TTx]) drop(ctx context.Context) {
 func (l *live[TTx]) begin(ctx context.Context, handle time.Duration) (store.Unit[TTx], error) {
 	if u := l.unit; u != nil {
 		l.unit = nil
-		return l.unmoved(ctx, u)
+		return l.checkVersion(ctx, u)
 	}
 	if err := l.slot(ctx); err != nil {
 		return nil, err
@@ -112,14 +112,14 @@ func (l *live[TTx]) begin(ctx context.Context, handle time.Duration) (store.Unit
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	return l.unmoved(ctx, u)
+	return l.checkVersion(ctx, u)
 }
 
 func (l *live[TTx]) intake(handle time.Duration) store.Intake {
 	return store.Intake{Sagas: []store.SagaRef{sagarow.Ref(l.Row)}, Handle: handle}
 }
 
-func (l *live[TTx]) unmoved(ctx context.Context, u store.Unit[TTx]) (store.Unit[TTx], error) {
+func (l *live[TTx]) checkVersion(ctx context.Context, u store.Unit[TTx]) (store.Unit[TTx], error) {
 	if found := u.Found().Sagas; len(found) == 1 && found[0] {
 		return u, nil
 	}
@@ -172,9 +172,9 @@ func (l *live[TTx]) crowded(ctx context.Context) {
 	l.rollback(ctx)
 	l.drop(ctx)
 	l.e.mu.Lock()
-	say := l.e.sayCrowded.Due(time.Now())
+	due := l.e.crowdedLog.Due(time.Now())
 	l.e.mu.Unlock()
-	if say {
+	if due {
 		l.e.o.Logger.WarnContext(ctx,
 			"saga: every worker is busy, so sagas are released before their lease ends: "+
 				"raise EngineOptions.Workers, or start another engine", "workers", l.e.o.Workers)
