@@ -329,10 +329,10 @@ func (c *checker[TTx]) runAll() {
 // reaches only with these values.
 func (c *checker[TTx]) runWith(values Schedule, base *sagaRun[TTx], met map[source]bool) {
 	var faults []Fault
-	for _, beside := range []bool{false, true} { // failures without a rival are easier to read
+	for _, withRival := range []bool{false, true} { // failures without a rival are easier to read
 		for _, first := range base.log {
 			for _, mode := range first.modes {
-				if (mode == WithRival) == beside {
+				if (mode == WithRival) == withRival {
 					faults = append(faults, Fault{mode, first.at})
 				}
 			}

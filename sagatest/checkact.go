@@ -277,7 +277,7 @@ func (o *requestOwner[TTx]) Answered(_ context.Context, c store.Call) error {
 		e.What, e.Reason = plan.Rejected, why
 	default:
 		if err := engine.CheckSize("the output of the step "+a.Step, output, r.d.MaxBytes); err != nil {
-			r.say(err.Error())
+			r.addNote(err.Error())
 			e.Output, e.Reason = nil, err.Error()
 		}
 	}

@@ -56,11 +56,11 @@ func (r *sagaRun[TTx]) compare(end End, before, after string) error {
 		r.noteTurnedBack(p)
 	}
 	switch {
-	case r.beside != nil:
-		if views := r.c.serial[[2]bool{end.Done, *r.beside}]; !slices.Contains(views, after) {
+	case r.rivalDone != nil:
+		if views := r.c.serial[[2]bool{end.Done, *r.rivalDone}]; !slices.Contains(views, after) {
 			r.broken = append(r.broken,
 				fmt.Sprintf("it ran with a rival (it is done: %v; the rival is done: %v), and they left\n%sbut one after the other "+
-					"they leave\n%s", end.Done, *r.beside, indent(after),
+					"they leave\n%s", end.Done, *r.rivalDone, indent(after),
 					indent(strings.Join(views, "or\n"))))
 		}
 	case end.Done && r.mixed: // only promises can check the result of two definitions

@@ -101,12 +101,12 @@ func (r *sagaRun[TTx]) entities(a plan.Action, step *engine.StepBody) (es []stor
 // leave removes the saga from all queues, and lets a rival continue that waited for it.
 func (r *sagaRun[TTx]) leave() {
 	r.lines.free(r.state.ID)
-	if r.other == nil || r.beside != nil {
+	if r.other == nil || r.rivalDone != nil {
 		return
 	}
 	if _, waits := r.other.waits(); waits {
-		if n := len(r.log); n > 0 && r.log[n-1].said == "" && !r.state.Status.Final() {
-			r.say("the rival continues")
+		if n := len(r.log); n > 0 && r.log[n-1].note == "" && !r.state.Status.Final() {
+			r.addNote("the rival continues")
 		}
 		r.onward(never)
 	}
@@ -127,7 +127,7 @@ func (r *sagaRun[TTx]) inLine(run plan.Run) error {
 	switch {
 	case r.other == nil:
 		return errInLine
-	case r.beside != nil:
+	case r.rivalDone != nil:
 		return fmt.Errorf("it waits in line at %s forever", run.Step)
 	}
 	node, _ := r.d.Plan.Step(run.Step)
@@ -141,7 +141,7 @@ func (r *sagaRun[TTx]) inLine(run plan.Run) error {
 	switch {
 	case gone:
 	case mode == Late:
-		r.say("it gets its entities only after its Timeout")
+		r.addNote("it gets its entities only after its Timeout")
 		r.moveClock(r.now.Add(node.Try.Timeout))
 	default:
 		r.onward(never)

@@ -127,7 +127,7 @@ func (c *checker[TTx]) takes(b brings) error {
 }
 
 // brought returns the value of a source in this run, and a text for the trace.
-func (r *sagaRun[TTx]) brought(of source) (v value, said string) {
+func (r *sagaRun[TTx]) brought(of source) (v value, note string) {
 	r.met[of] = true
 	v = value{of: of, data: r.c.first[of]}
 	for _, f := range r.faults {
@@ -138,9 +138,9 @@ func (r *sagaRun[TTx]) brought(of source) (v value, said string) {
 	if v.data == nil {
 		v.data = json.RawMessage("null")
 	} else {
-		said = fmt.Sprintf(" brings %.200s", v.data)
+		note = fmt.Sprintf(" brings %.200s", v.data)
 	}
-	return v, said
+	return v, note
 }
 
 // answer acts as a participant, a child or the sender of a signal. It returns false if the run waits for none
@@ -162,17 +162,17 @@ func (r *sagaRun[TTx]) answer(run plan.Run) bool {
 
 // signal sends the signal for which a step waits.
 func (r *sagaRun[TTx]) signal(run plan.Run, step plan.Step) {
-	v, said := r.brought(source{Signal: step.Signal})
+	v, note := r.brought(source{Signal: step.Signal})
 	modes := []Mode{Twice}
 	if !run.Due.IsZero() && !step.Lapses {
 		modes = append(modes, Late)
 	}
-	mode, gone := r.point("signal "+step.Signal+said, run, modes...)
+	mode, gone := r.point("signal "+step.Signal+note, run, modes...)
 	if gone {
 		return
 	}
 	if mode == Late || v.late && !run.Due.IsZero() {
-		r.say("it arrives after its Timeout")
+		r.addNote("it arrives after its Timeout")
 		r.moveClock(run.Due)
 	}
 	e := plan.Event{What: plan.Signal, Name: step.Signal, Occurrence: run.Occurrence, Output: v.data}
@@ -184,13 +184,13 @@ func (r *sagaRun[TTx]) signal(run plan.Run, step plan.Step) {
 // reply sends the reply of a participant, or the end of a child.
 func (r *sagaRun[TTx]) reply(run plan.Run, step plan.Step) {
 	e := plan.Event{Step: run.Step, Occurrence: run.Occurrence, Sends: run.Sends}
-	modes, said := r.mayReject(Rejects, Twice), ""
+	modes, note := r.mayReject(Rejects, Twice), ""
 	if step.Kind == plan.Child {
 		e.Output = childEnded(run)
 	} else {
 		own, _ := r.d.Step(run.Step)
 		var v value
-		v, said = r.brought(source{Topic: own.Command.Done.Topic, Type: own.Command.Done.Type})
+		v, note = r.brought(source{Topic: own.Command.Done.Topic, Type: own.Command.Done.Type})
 		e.Output = v.data
 	}
 	if !run.Due.IsZero() && r.state.Status == plan.Running {
@@ -198,7 +198,7 @@ func (r *sagaRun[TTx]) reply(run plan.Run, step plan.Step) {
 			modes = append(modes, Late)
 		}
 	}
-	mode, gone := r.point("reply to "+name(run.Step, run.Occurrence)+said, run, modes...)
+	mode, gone := r.point("reply to "+name(run.Step, run.Occurrence)+note, run, modes...)
 	if gone {
 		return
 	}

@@ -61,18 +61,18 @@ func never() bool { return false }
 
 // onward continues the rival until it has ended, waits in a queue, or stop returns true.
 func (r *sagaRun[TTx]) onward(stop func() bool) {
-	if r.other == nil || r.beside != nil {
+	if r.other == nil || r.rivalDone != nil {
 		return
 	}
 	r.other.turn()
 	err := r.other.continueRun(stop)
 	switch {
 	case errors.Is(err, errInLine):
-		r.say("the rival waits in line")
+		r.addNote("the rival waits in line")
 	case err != nil || r.other.state.Status.Final():
 		r.over(err)
 	default:
-		r.say("the rival holds entities")
+		r.addNote("the rival holds entities")
 	}
 }
 
@@ -82,7 +82,7 @@ func (r *sagaRun[TTx]) over(err error) {
 		r.broken = append(r.broken, "the rival: "+err.Error())
 	}
 	done := r.other.state.Status == plan.Done
-	r.beside = &done
+	r.rivalDone = &done
 }
 
 // another returns a run of another saga on the database of r.

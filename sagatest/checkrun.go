@@ -25,13 +25,13 @@ type point struct {
 	step, occurrence string
 	left             bool   // the step has an attempt left if this one fails
 	mode             Mode   // the injected fault, or ""
-	said             string // an error that was not injected, or the consequence of a fault
+	note             string // an error that was not injected, or the consequence of a fault
 	inLine           bool   // the saga waits for entities of a rival
 }
 
 // again reports whether p repeats the point was, so that the trace can omit it.
 func (p point) again(was point) bool {
-	return p.mode == "" && was.mode == "" && p.what == was.what && p.said == was.said
+	return p.mode == "" && was.mode == "" && p.what == was.what && p.note == was.note
 }
 
 // sagaRun is one run of a saga with a schedule, in one thread. A crash loses none of its fields, because an
@@ -47,17 +47,17 @@ type sagaRun[TTx any] struct {
 	state  plan.State
 	now    time.Time
 
-	log    []point
-	turned bool            // the saga has turned back
-	mixed  bool            // the saga began with an older definition
-	other  *sagaRun[TTx]   // a rival that began during the run
-	beside *bool           // whether the rival is done; nil until it has ended
-	lines  lines           // queues of entities
-	named  string          // entities of the saga's Lock, as text
-	own    map[string]int  // by action: errors that were not injected
-	met    map[source]bool // signals and replies for which the saga waited
-	large  error           // the error of data that is too large for the state
-	broken []string
+	log       []point
+	turned    bool            // the saga has turned back
+	mixed     bool            // the saga began with an older definition
+	other     *sagaRun[TTx]   // a rival that began during the run
+	rivalDone *bool           // whether the rival is done; nil until it has ended
+	lines     lines           // queues of entities
+	named     string          // entities of the saga's Lock, as text
+	own       map[string]int  // by action: errors that were not injected
+	met       map[source]bool // signals and replies for which the saga waited
+	large     error           // the error of data that is too large for the state
+	broken    []string
 
 	emitted []skald.Message // written to an outbox by committed functions
 }
@@ -81,8 +81,8 @@ func (r *sagaRun[TTx]) trace() string {
 		if p.mode != "" {
 			fmt.Fprintf(&b, "    <- %s", p.mode)
 		}
-		if p.said != "" {
-			fmt.Fprintf(&b, "    : %.300s", p.said)
+		if p.note != "" {
+			fmt.Fprintf(&b, "    : %.300s", p.note)
 		}
 		b.WriteByte('\n')
 	}
@@ -289,8 +289,8 @@ func (r *sagaRun[TTx]) move() error {
 		return r.act(todo[0])
 	}
 	if r.state.Stuck() { // play an operator after the cause was removed
-		if n := len(r.log); n > 0 && r.log[n-1].said == "" {
-			r.say("it is stuck, and an operator retries it")
+		if n := len(r.log); n > 0 && r.log[n-1].note == "" {
+			r.addNote("it is stuck, and an operator retries it")
 		}
 		r.feed(plan.Event{What: plan.Retry})
 		return nil
@@ -369,17 +369,17 @@ func (r *sagaRun[TTx]) failed(a plan.Action, err error) plan.Event {
 	return e
 }
 
-// say adds a text to the last point.
-func (r *sagaRun[TTx]) say(what string) {
+// addNote adds a text to the last point.
+func (r *sagaRun[TTx]) addNote(what string) {
 	if n := len(r.log); n > 0 {
-		r.log[n-1].said = what
+		r.log[n-1].note = what
 	}
 }
 
 // feedError applies an error that was not injected to the saga. If one action fails too often, feedError
 // returns an error that ends the run.
 func (r *sagaRun[TTx]) feedError(a plan.Action, err error) error {
-	r.say(err.Error())
+	r.addNote(err.Error())
 	what := string(a.Verb) + " of " + name(a.Step, a.Occurrence)
 	if r.own[what]++; r.own[what] > mostOwn {
 		return fmt.Errorf("the %s fails each time: %w", what, err)

@@ -120,14 +120,14 @@ func rowNote(ms []skald.Message) (out string) {
 	return out
 }
 
-func (c *crashDriver[TTx]) Apply(ctx context.Context, es ...store.Effect) (stood []bool, err error) {
-	stood = make([]bool, len(es))
+func (c *crashDriver[TTx]) Apply(ctx context.Context, es ...store.Effect) (stored []bool, err error) {
+	stored = make([]bool, len(es))
 	err = c.p.io(call{act: "Apply", effect: true, note: func() string { return effectNote(es) }},
 		func() (err error) {
-			stood, err = c.d.Apply(ctx, es...)
+			stored, err = c.d.Apply(ctx, es...)
 			return err
 		})
-	return stood, err
+	return stored, err
 }
 
 func (c *crashDriver[TTx]) Seen(ctx context.Context, consumer string,
@@ -375,10 +375,10 @@ func (c *crashUnit[TTx]) CommitThen(ctx context.Context, next store.Intake,
 
 // Rollback is two I/Os if it has effects instead: the rollback, and the effects. It is one call of the
 // driver, unless a fault happens between the two.
-func (c *crashUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) (stood []bool, err error) {
-	stood = make([]bool, len(instead))
+func (c *crashUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) (stored []bool, err error) {
+	stored = make([]bool, len(instead))
 	if c.p.dead {
-		return stood, ErrCrashed
+		return stored, ErrCrashed
 	}
 	n := len(c.p.w.log) + 1
 	between := c.p.w.plan.at(n + 1)
@@ -392,16 +392,16 @@ func (c *crashUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) 
 		return err
 	})
 	if err != nil || len(instead) == 0 {
-		return stood, err
+		return stored, err
 	}
 	err = c.p.io(call{act: "Rollback, instead", effect: true,
 		note: func() string { return effectNote(instead) }}, func() (err error) {
 		if split {
-			stood, err = c.d.Apply(ctx, instead...)
+			stored, err = c.d.Apply(ctx, instead...)
 		} else {
-			stood, err = c.u.Rollback(ctx, instead...)
+			stored, err = c.u.Rollback(ctx, instead...)
 		}
 		return err
 	})
-	return stood, err
+	return stored, err
 }

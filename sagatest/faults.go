@@ -242,8 +242,8 @@ func (f *Faults) FailHandler(m skald.Message) error {
 	of := []store.Identity{{Source: m.Source, ID: m.ID}}
 	if f.hit(HandlerPanic, f.rates.HandlerPanics) {
 		f.told(HandlerPanic, of)
-		var nobody *Faults
-		return nobody.alive() // panics with a nil pointer, like real bugs
+		var none *Faults
+		return none.alive() // panics with a nil pointer, like real bugs
 	}
 	if err := f.strike(HandlerGaveUp, f.rates.HandlerGivesUp, of); err != nil {
 		return skald.Permanent(errors.New("injected fault: " + HandlerGaveUp))

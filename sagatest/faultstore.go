@@ -72,11 +72,11 @@ func (d *faultyDriver[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bo
 	if err := d.f.live(); err != nil {
 		return make([]bool, len(es)), err
 	}
-	stood, err := d.d.Apply(ctx, es...)
+	stored, err := d.d.Apply(ctx, es...)
 	if err == nil {
 		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
 	}
-	return stood, err
+	return stored, err
 }
 
 // after returns the fault of a call that has taken effect, or nil.
@@ -345,9 +345,9 @@ func (u *faultyUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect)
 		_, _ = u.u.Rollback(ctx) // roll back in any case
 		return make([]bool, len(instead)), err
 	}
-	stood, err := u.u.Rollback(ctx, instead...)
+	stored, err := u.u.Rollback(ctx, instead...)
 	if err == nil && len(instead) > 0 {
 		err = u.f.after(ApplyUnknown, u.f.rates.ApplyUnknown, u.of)
 	}
-	return stood, err
+	return stored, err
 }

@@ -178,22 +178,22 @@ func (d *dual[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[TTx]
 }
 
 func (d *dual[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect) error {
-	said := rowsOf(es)
+	rows := rowsOf(es)
 	d.mu.Lock()
 	u := d.units[any(tx)]
 	d.mu.Unlock()
 	if u != nil {
-		u.said = append(u.said, said...)
+		u.messages = append(u.messages, rows...)
 		return nil
 	}
-	d.publish(ctx, said)
+	d.publish(ctx, rows)
 	return nil
 }
 
 func (d *dual[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
-	stood, err := d.Driver.Apply(ctx, without(es, dropRows)...)
-	d.publish(ctx, storedRows(es, stood, err))
-	return stood, err
+	stored, err := d.Driver.Apply(ctx, without(es, dropRows)...)
+	d.publish(ctx, storedRows(es, stored, err))
+	return stored, err
 }
 
 func dropRows(e *store.Effect) { e.Rows = nil }
@@ -206,9 +206,9 @@ func rowsOf(es []store.Effect) (rows []skald.Message) {
 }
 
 // storedRows returns the rows of the effects that were stored.
-func storedRows(es []store.Effect, stood []bool, err error) (rows []skald.Message) {
+func storedRows(es []store.Effect, stored []bool, err error) (rows []skald.Message) {
 	for i, e := range es {
-		if err == nil && i < len(stood) && stood[i] {
+		if err == nil && i < len(stored) && stored[i] {
 			rows = append(rows, e.Rows...)
 		}
 	}
@@ -227,8 +227,8 @@ func (d *dual[TTx]) publish(ctx context.Context, ms []skald.Message) {
 
 type dualUnit[TTx any] struct {
 	store.Unit[TTx]
-	d    *dual[TTx]
-	said []skald.Message
+	d        *dual[TTx]
+	messages []skald.Message
 }
 
 func (u *dualUnit[TTx]) ended() {
@@ -253,13 +253,13 @@ func (u *dualUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
 	if err := u.Unit.Commit(ctx, without(es, dropRows)...); err != nil {
 		return err
 	}
-	u.d.publish(ctx, append(u.said, rowsOf(es)...))
+	u.d.publish(ctx, append(u.messages, rowsOf(es)...))
 	return nil
 }
 
 func (u *dualUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	u.ended()
-	stood, err := u.Unit.Rollback(ctx, without(instead, dropRows)...)
-	u.d.publish(ctx, storedRows(instead, stood, err))
-	return stood, err
+	stored, err := u.Unit.Rollback(ctx, without(instead, dropRows)...)
+	u.d.publish(ctx, storedRows(instead, stored, err))
+	return stored, err
 }
