@@ -145,7 +145,7 @@ func TestAllOrders(t *testing.T) {
 			for _, a := range order {
 				add(f, &r, a)
 			}
-			s := f.stand(&r)
+			s := f.stateOf(&r)
 			if s.State != wantState || len(s.Waiting) != wantWaits {
 				t.Fatalf("%v: %s with %d waits, want %s with %d", order, s.State, len(s.Waiting),
 					wantState, wantWaits)
@@ -171,7 +171,7 @@ func TestNeverBackwards(t *testing.T) {
 			was, steps := 0, 0
 			for i, name := range append(slices.Clone(order), order...) { // each message arrives twice
 				add(f, &r, arrival{name, 0})
-				s := f.stand(&r)
+				s := f.stateOf(&r)
 				if rank[s.State] < was || len(s.Steps) < steps || len(s.Drift) > 0 {
 					t.Fatalf("%v: after %d it went back to %s (%v)", order, i+1, s.State, s.Drift)
 				}
@@ -216,19 +216,19 @@ func TestSagaState(t *testing.T) {
 	var r record
 	add(f, &r, arrival{"placed", 0})
 	add(f, &r, arrival{"taken", 10})
-	s := f.stand(&r)
+	s := f.stateOf(&r)
 	if got := fmt.Sprint(s.State, s.Waiting[0].For, s.Remaining, s.Undo,
 		s.Due); got != "running[confirmed short] [confirmed] [taken] <nil>" {
 		t.Errorf("after the payment: %s", got)
 	}
 	add(f, &r, arrival{"short", 20})
-	s = f.stand(&r)
+	s = f.stateOf(&r)
 	if got := fmt.Sprint(s.State, s.Remaining, s.Undo,
 		s.Due.Sub(noon())); got != "compensating[cancelled refunded] [taken] 1h0m20s" {
 		t.Errorf("after the failure: %s", got)
 	}
 	add(f, &r, arrival{"confirmed", 30})
-	if s = f.stand(&r); len(s.Drift) != 1 || !strings.Contains(s.Drift[0], "the flow allows one of them") {
+	if s = f.stateOf(&r); len(s.Drift) != 1 || !strings.Contains(s.Drift[0], "the flow allows one of them") {
 		t.Errorf("drift %q", s.Drift)
 	}
 }

@@ -59,8 +59,8 @@ type Wait struct {
 	Due   *time.Time `json:"due,omitempty"`
 }
 
-// stand computes the state of a saga from its recorded events.
-func (f *Flow) stand(r *record) SagaState {
+// stateOf computes the state of a saga from its recorded events.
+func (f *Flow) stateOf(r *record) SagaState {
 	s := SagaState{Flow: f.name, Steps: r.inTime(), Trace: r.Trace, Failed: r.of(f.all(fail)),
 		Undone: f.undone(r)}
 	failures := r.of(slices.Concat(f.all(fail), f.all(undo)))

@@ -127,10 +127,10 @@ func (t *Tracker[TTx]) note(ctx context.Context, row *store.Tracked, ms []skald.
 			return inbox.FailMessage(i, err)
 		}
 	}
-	stands := t.flow.stand(&was.Seen)
-	stands.ask(was.Asked)
-	row.Drift = len(stands.Drift)
-	return (&body{seen: was, Saga: stands}).into(row)
+	state := t.flow.stateOf(&was.Seen)
+	state.ask(was.Asked)
+	row.Drift = len(state.Drift)
+	return (&body{seen: was, Saga: state}).into(row)
 }
 
 // body is the content of a saga's row. It has the state in addition to the recorded events, so that readers

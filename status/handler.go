@@ -233,7 +233,7 @@ func (h *handler) ask(ctx context.Context, key string) Answer {
 		h.silent(ctx, &a, h.o.Service, why, err)
 	}
 	enough()
-	a.stand(h.o.Service, sagas)
+	a.addSagas(h.o.Service, sagas)
 	keys := keysOf(key, sagas)
 	type reply struct {
 		service, why string
@@ -260,8 +260,8 @@ func (h *handler) ask(ctx context.Context, key string) Answer {
 	}
 	for range cap(replies) {
 		got := <-replies
-		a.stand(got.service, got.part.Sagas)
-		a.hold(got.service, got.part.Held)
+		a.addSagas(got.service, got.part.Sagas)
+		a.addHeld(got.service, got.part.Held)
 		if got.err != nil {
 			h.silent(ctx, &a, got.service, got.why, got.err)
 		}

@@ -51,25 +51,25 @@ type Silent struct {
 func Ask(ctx context.Context, db store.Lister, key, at string) (Answer, error) {
 	a := empty(key)
 	sagas, err := operate.ReadSagaProgress(ctx, db, key, at)
-	a.stand("", sagas)
+	a.addSagas("", sagas)
 	if err != nil {
 		return a, err
 	}
 	held, err := operate.BlockingMessages(ctx, db, keysOf(key, sagas), at)
-	a.hold("", held)
+	a.addHeld("", held)
 	return a, err
 }
 
 // Known reports whether the answer has a saga or a message.
 func (a *Answer) Known() bool { return len(a.Sagas)+len(a.Held) > 0 }
 
-func (a *Answer) hold(service string, held []operate.BlockingMessage) {
+func (a *Answer) addHeld(service string, held []operate.BlockingMessage) {
 	for _, h := range held {
 		a.Held = append(a.Held, Held{service, h})
 	}
 }
 
-func (a *Answer) stand(service string, sagas []operate.SagaProgress) {
+func (a *Answer) addSagas(service string, sagas []operate.SagaProgress) {
 	for i := range sagas {
 		a.Sagas = append(a.Sagas, Saga{Service: service, SagaProgress: sagas[i]})
 	}

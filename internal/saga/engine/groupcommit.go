@@ -57,11 +57,11 @@ func (w *writer) Write(ctx context.Context, e store.Effect) (bool, error) {
 func (w *writer) Alone(ctx context.Context, e store.Effect) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	stand, err := w.db.Apply(ctx, e)
+	stored, err := w.db.Apply(ctx, e)
 	if err != nil {
 		return false, fmt.Errorf("write a transition: %w", err)
 	}
-	return stand[0], nil
+	return stored[0], nil
 }
 
 // Run writes effects until ctx is done.
@@ -97,7 +97,7 @@ func (w *writer) flush(ctx context.Context, ws []*waiting) {
 		es[i] = one.effect
 	}
 	within, cancel := context.WithTimeout(ctx, w.timeout)
-	stand, err := w.db.Apply(within, es...)
+	stored, err := w.db.Apply(within, es...)
 	cancel()
 	alone := err != nil && len(ws) > 1 && !w.db.Outage(err)
 	for i, one := range ws {
@@ -107,7 +107,7 @@ func (w *writer) flush(ctx context.Context, ws []*waiting) {
 		case err != nil:
 			one.err = fmt.Errorf("write a transition: %w", err)
 		default:
-			one.stored = stand[i]
+			one.stored = stored[i]
 		}
 		close(one.done)
 	}

@@ -153,11 +153,11 @@ func (l *live[TTx]) putAlone(ctx context.Context, m store.SagaUpdate) (again boo
 		}
 		return err != nil, err
 	}
-	stood, err := l.e.db.Apply(within, l.Effect(&m))
+	stored, err := l.e.db.Apply(within, l.Effect(&m))
 	if err != nil {
 		return true, err
 	}
-	if stood[0] {
+	if stored[0] {
 		l.wrote(m)
 	}
 	return false, nil

@@ -159,11 +159,11 @@ func (l *live[TTx]) storeInstead(ctx context.Context, u store.Unit[TTx], need ti
 		_, _ = u.Rollback(ctx)
 		return err
 	}
-	stand, err := u.Rollback(ctx, l.Effect(&m))
+	stored, err := u.Rollback(ctx, l.Effect(&m))
 	switch {
 	case err != nil:
 		return err
-	case !stand[0]:
+	case !stored[0]:
 		return errMoved
 	}
 	l.wrote(m)

@@ -39,7 +39,7 @@ func (e *Engine[TTx]) setAside(ctx context.Context, ls []*live[TTx]) (now []*liv
 
 // putAll writes the states of sagas in one transaction. If away is above 0, it releases the sagas for that
 // duration. It returns the sagas that are stored. The others are claimed again when their leases end.
-func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx], away time.Duration) (stand []*live[TTx]) {
+func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx], away time.Duration) (written []*live[TTx]) {
 	if len(ls) == 0 {
 		return nil
 	}
@@ -58,18 +58,18 @@ func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx], away time.Dur
 		}
 		kept, moves, es = append(kept, l), append(moves, &m), append(es, store.Effect{Saga: &m})
 	}
-	stood, err := e.db.Apply(ctx, es...)
+	stored, err := e.db.Apply(ctx, es...)
 	if errs = errors.Join(errs, err); errs != nil {
 		e.o.Logger.WarnContext(ctx, "saga: sagas of a process that ended wait for the end of their leases",
 			"sagas", len(ls), "error", errs)
 	}
 	for i, l := range kept {
-		if err == nil && stood[i] {
+		if err == nil && stored[i] {
 			l.wrote(*moves[i])
-			stand = append(stand, l)
+			written = append(written, l)
 		}
 	}
-	return stand
+	return written
 }
 
 // stepAside releases the saga for the duration away.
