@@ -58,7 +58,7 @@ func TestOthersRunForAsLongAsASagaRanAlone(t *testing.T) {
 		t.Errorf("the next one waits for %v, want 3s", after)
 	}
 	if after := g.Reserve(second, true); after != 0 {
-		t.Errorf("a noRest one waits for %v", after)
+		t.Errorf("with noRest it waits for %v", after)
 	}
 }
 
