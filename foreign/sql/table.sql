@@ -1,7 +1,7 @@
--- What stands in /*…*/ comes from the column map.
+-- The relay replaces the names in /*…*/ by parts of the column map.
 
 -- name: Columns
--- The table, its columns, and what this user may do with it. Of a domain the type is the one that it is over.
+-- The table, its columns, and the rights of this user. The type of a domain is its base type.
 WITH RECURSIVE base AS (
 	SELECT a.attnum, a.atttypid AS type FROM pg_attribute AS a WHERE a.attrelid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped
 	UNION ALL
@@ -24,34 +24,34 @@ ORDER BY a.attnum;
 SELECT current_setting('server_version_num');
 
 -- name: Answers
--- What any database can.
+-- A statement that every database accepts, to test whether it answers.
 SELECT 1;
 
 -- name: Peek
--- Whether there is anything to do. It locks nothing.
+-- True if there is a row to publish. The statement locks no rows.
 SELECT EXISTS (SELECT FROM /*table*/ AS t WHERE (/*pending*/) AND (/*where*/)
 	AND (/*topic*/ = ANY ($1::text::text[])) IS NOT TRUE
 	AND (/*key*/ = ANY ($2::text::text[])) IS NOT TRUE
 	AND ((t.tableoid::text || t.ctid::text) = ANY ($3::text::text[])) IS NOT TRUE);
 
 -- name: Bound
--- A process that is paused must not keep its locks forever.
+-- The server ends the idle transaction of a paused process, so that it does not keep its locks forever.
 SELECT set_config('idle_in_transaction_session_timeout', '/*idle*/', true);
 
 -- name: Begin
--- The page waits for the broker in this transaction, for longer than transaction_timeout may allow: the server would roll the marks back
--- after each publication. Versions before 17 have no such setting.
--- A relay that has gone without a word gives its locks back after /*idle*/; a lock of others is waited for, not for ever.
--- The advisory lock is of the transaction, and of this table: whoever has it is the only relay that works.
+-- The page waits for the broker in this transaction. This may take longer than transaction_timeout allows, and the server would then
+-- roll back the marks of published rows. So the statement disables the timeout. Versions before 17 do not have it.
+-- The server releases the locks of a relay that is gone after the idle timeout. The lock timeout limits the wait for other locks.
+-- Only one relay at a time can have the advisory lock of this table. The lock ends with the transaction.
 SELECT set_config('lock_timeout', '5s', true), set_config('idle_in_transaction_session_timeout', '/*idle*/', true),
 	CASE WHEN current_setting('transaction_timeout', true) <> '0' THEN set_config('transaction_timeout', '0', true) ELSE '' END,
 	/*claim*/;
 
 -- name: Page
--- A page is the first rows that are not done, of one snapshot: where an earlier row of a key committed before a later one, this
--- has both or the earlier one. So a cursor would lose and invert what a page cannot.
--- The rows of one transaction that have one time are told apart by a column that counts, else by cmin, the statements that inserted
--- them, and ctid. Payloads are not read here, but counted as they are stored: a page of large ones would take longer than a relay waits.
+-- A page has the first rows that are not done, from one snapshot. If the earlier of two rows of a key was committed first, the page has
+-- both rows, or only the earlier one. A cursor would not guarantee this: it could lose and reorder rows.
+-- An identity column orders the rows of a transaction that have the same time. Without one, cmin (the number of the statement that inserted
+-- the row) and ctid order them. The statement reads only the sizes of payloads, because reading large payloads could exceed the timeout.
 WITH page AS MATERIALIZED (
 	SELECT t.tableoid::text AS part, t.ctid::text AS place, /*id*/ AS id, /*topic*/ AS topic, /*key*/ AS key, /*type*/ AS type,
 		/*stored*/ AS bytes, /*time*/ AS time, /*correlation*/ AS correlation, /*trace*/ AS trace,
@@ -72,15 +72,15 @@ SELECT part, place, id, topic, key, type, time, correlation, trace, headers
 FROM sized WHERE total <= /*budget*/ OR n = 1 ORDER BY n;
 
 -- name: Payloads
--- Those of rows of a page, up to a size: a row may hold more than this process has memory. A statement of its own sees what its
--- writer has changed while the page waited for the lock.
+-- The payloads of rows of a page, up to a maximum size, because a row may be larger than the memory of this process. A separate
+-- statement also sees the changes that a writer committed while the page waited for the lock.
 SELECT t.tableoid::text || t.ctid::text, CASE WHEN /*size*/ <= /*most*/ THEN /*payload*/ END, coalesce(/*size*/, 0),
 	CASE WHEN octet_length(/*headersin*/) <= 65536 THEN /*headersin*/ END, coalesce(octet_length(/*headersin*/), 0)
 FROM /*table*/ AS t/*text*/
 WHERE t.ctid = ANY ($1::text::tid[]) AND (t.tableoid::text || t.ctid::text) = ANY ($2::text::text[]);
 
 -- name: Mark
--- One statement for all rows of a page. They are locked: each is still where it was.
+-- One statement marks all rows of a page. The rows are locked, so their ctids have not changed.
 UPDATE /*table*/ AS t SET /*done*/
 WHERE t.ctid = ANY ($1::text::tid[]) AND (t.tableoid::text || t.ctid::text) = ANY ($2::text::text[]);
 
@@ -89,7 +89,7 @@ DELETE FROM /*table*/ AS t
 WHERE t.ctid = ANY ($1::text::tid[]) AND (t.tableoid::text || t.ctid::text) = ANY ($2::text::text[]);
 
 -- name: Outboxes
--- Tables that are called an outbox, and are not Skald's. A part that has a dot or a quote itself stands in double quotes.
+-- Tables with a name like an outbox, except those of Skald. A part that contains a dot or a quote is in double quotes.
 SELECT CASE WHEN pg_table_is_visible(c.oid) THEN '' WHEN n.nspname ~ '[."]' THEN '"' || replace(n.nspname, '"', '""') || '".' ELSE n.nspname || '.' END
 	|| CASE WHEN c.relname ~ '[."]' THEN '"' || replace(c.relname, '"', '""') || '"' ELSE c.relname END
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
