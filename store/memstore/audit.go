@@ -1,5 +1,3 @@
-// This file has the audit log of operators' actions.
-
 package memstore
 
 import (
@@ -9,10 +7,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// log has all actions of operators, in order.
+// log is the audit log: all actions of operators, in order.
 type log struct{ rows []store.Audit }
 
-// Note records an operator's action.
+// Note records an action of an operator.
 func (l *log) Note(a store.Audit, now time.Time) {
 	a.Number, a.At = int64(len(l.rows)+1), now
 	l.rows = append(l.rows, a)

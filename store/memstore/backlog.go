@@ -17,7 +17,7 @@ func (d *database) backlog() (b store.Backlog) {
 	return b
 }
 
-// keptFor counts the waiting messages of each consumer that has waiting messages.
+// keptFor counts the parked, dead and quarantined messages of each consumer that has any.
 func (d *database) keptFor(now time.Time) (out []store.ConsumerBacklog) {
 	all := map[string]*store.ConsumerBacklog{}
 	of := func(consumer string) *store.ConsumerBacklog {

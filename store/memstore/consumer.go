@@ -1,5 +1,5 @@
-// This file has the checkpoints, types and heartbeats of consumers. It has no locks: the caller has locked
-// the database.
+// The files consumer*.go have the checkpoints, types and heartbeats of consumers. They need no locks, because
+// the caller has locked the database.
 
 package memstore
 
@@ -16,7 +16,7 @@ import (
 // consumerTable has all consumers.
 type consumerTable struct {
 	checkpoints map[checkpointKey]store.Checkpoint
-	kinds       map[kindKey]time.Time // when each handled type was last recorded
+	kinds       map[kindKey]time.Time // time of the last heartbeat with each type
 	signs       map[string]sign       // by consumer
 }
 
@@ -36,7 +36,8 @@ func newConsumer() *consumerTable {
 		signs: map[string]sign{}}
 }
 
-// Beat records a heartbeat and returns the types that were recorded before.
+// Beat records a heartbeat with the types that a process handles. It returns the types that were recorded
+// before.
 func (cs *consumerTable) Beat(consumer string, b *store.Heartbeat, now time.Time) (out []store.Kind) {
 	for key, at := range cs.kinds {
 		switch {
@@ -87,7 +88,8 @@ func (cs *consumerTable) List(now time.Time) (out []store.Consumer) {
 	return out
 }
 
-// Belonging adds the consumer's checkpoints, controls and types to b, and sets b.LastHeartbeat.
+// Belonging adds the numbers of the consumer's checkpoints, controls and types to b, and sets
+// b.LastHeartbeat.
 func (cs *consumerTable) Belonging(consumer string, b *store.ConsumerRows, now time.Time) {
 	heard := cs.signs[consumer].heard
 	last := func(at time.Time) {

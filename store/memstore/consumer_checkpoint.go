@@ -20,7 +20,7 @@ func (cs *consumerTable) Checkpoints(consumer string) (out []store.Checkpoint) {
 	return out
 }
 
-// Take makes a session the owner of partitions. It returns the sessions that owned them.
+// Take makes a session the owner of partitions. It returns the sessions that owned the partitions before.
 func (cs *consumerTable) Take(a *store.SyncRequest, now time.Time) (left []string) {
 	for _, c := range a.Checkpoints {
 		was, there := cs.checkpoints[checkpointKey{a.Consumer, c.Partition}]
@@ -67,7 +67,7 @@ func (cs *consumerTable) Rewind(r *store.Rewind, now time.Time) {
 	cs.checkpoints[key] = c
 }
 
-// Control stores an operator's instruction for the processes of a consumer.
+// Control stores an instruction of an operator for the processes of a consumer.
 func (cs *consumerTable) Control(c *store.Control, now time.Time) {
 	for _, one := range c.Checkpoints {
 		one.At = now

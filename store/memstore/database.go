@@ -16,11 +16,11 @@ type (
 	lockID any
 )
 
-// database is the part that outlives processes. Its field mu guards all other fields. Locks, waits and
-// transactions are in this file and tx.go; the other tables are plain data.
+// database has everything that remains after the end of a process. Its field mu guards all other fields. This
+// file has the locks and waits, tx.go the transactions. The tables are plain data.
 type database struct {
 	mu      sync.Mutex
-	id      string // of this database, in snapshots and as the key of fingerprints
+	id      string // identifies this database in snapshots; also the key of fingerprints
 	now     func() time.Time
 	wait    time.Duration
 	changed chan struct{} // closed when a transaction ends
@@ -40,11 +40,11 @@ type database struct {
 	audit        log
 	schemas      map[schemaKey]string // of payloads
 	leases       map[string]lease
-	keeps        store.Retention // the retention that Maintain last applied
+	keeps        store.Retention // the retention that the last Maintain applied
 }
 
-// acquire locks a row for tx until tx ends. While a rival has the row, acquire unlocks mu and waits, up to
-// the given time.
+// acquire locks a row for tx until tx ends. While another transaction has the row, acquire unlocks mu and
+// waits, until the time until. Then it returns store.ErrBusy. It also returns store.ErrBusy for a deadlock.
 func (d *database) acquire(ctx context.Context, tx *Tx, l lockID, until time.Time) error {
 	for {
 		if err := tx.usable(); err != nil {
@@ -81,7 +81,7 @@ func (d *database) acquire(ctx context.Context, tx *Tx, l lockID, until time.Tim
 	}
 }
 
-// await unlocks mu until any transaction ends, or until the given duration is over.
+// await unlocks mu until any transaction ends, but at most for the duration most.
 func (d *database) await(ctx context.Context, tx, rival *Tx, most time.Duration) error {
 	changed, timer := d.changed, time.NewTimer(most)
 	defer timer.Stop()

@@ -9,7 +9,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// HoldEntities puts a saga in the queues for entities.
+// HoldEntities adds a saga to the queue of each entity. first reports whether the saga is at the front of all
+// queues.
 func (s *Store) HoldEntities(ctx context.Context, tx *Tx, h store.EntityHold) (first bool, err error) {
 	if tx.s.db != s.db {
 		return false, errOther
@@ -33,7 +34,7 @@ func (s *Store) HoldEntities(ctx context.Context, tx *Tx, h store.EntityHold) (f
 	return first, nil
 }
 
-// QueueState reports the places of a holder.
+// QueueState reports whether holder is in a queue, and whether it is at the front of all its queues.
 func (s *Store) QueueState(ctx context.Context, tx *Tx, holder string) (waits, first bool, err error) {
 	err = s.lockQueues(ctx, tx, holder, func(_ *database, es []store.Lock) error {
 		waits = len(es) > 0
@@ -70,7 +71,7 @@ func (s *Store) FreeEntities(ctx context.Context, tx *Tx, holder string) error {
 	return nil
 }
 
-// lockQueues locks the entities for which a holder is queued, and passes them to f.
+// lockQueues locks the entities with holder in their queues, and passes these entities to f.
 func (s *Store) lockQueues(ctx context.Context, tx *Tx, holder string,
 	f func(*database, []store.Lock) error) error {
 	if tx.s.db != s.db {
@@ -91,7 +92,7 @@ func (s *Store) lockQueues(ctx context.Context, tx *Tx, holder string,
 	})
 }
 
-// EntityHolders returns the holders of entities.
+// EntityHolders returns the first saga in the queue of each entity.
 func (s *Store) EntityHolders(_ context.Context, tx *Tx, es ...store.Lock) (out []store.Hold, err error) {
 	if tx.s.db != s.db {
 		return nil, errOther

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Claim claims due work: sagas, or parked messages.
+// Claim claims due parked messages or sagas.
 func (s *Store) Claim(ctx context.Context, w store.ClaimRequest) (c store.Claimed, err error) {
 	err = s.enter(ctx, func() error {
 		if w.Sagas != nil {
@@ -25,7 +25,8 @@ func (s *Store) Claim(ctx context.Context, w store.ClaimRequest) (c store.Claime
 	return c, err
 }
 
-// lockTurnOf locks the key of m. It returns Fresh if m may be taken, otherwise the reason why m may not.
+// lockTurnOf locks the key of m. It returns Fresh if an intake may take m. Otherwise it returns the reason: m
+// or an earlier message of its key is parked or dead.
 func (tx *Tx) lockTurnOf(ctx context.Context, m *store.Mark, before ahead,
 	until time.Time) (store.Outcome, error) {
 	if err := tx.lockTurn(ctx, turnOf(m.Consumer, m.Identity, m.Key), until); err != nil {
@@ -49,7 +50,7 @@ func (tx *Tx) lockKept(ctx context.Context, id markKey, until time.Time) error {
 	return nil
 }
 
-// keep checks the guards of e for parked messages, and stages the changes.
+// keep checks the guards of e for parked messages, and adds its changes to the commit of tx.
 func (tx *Tx) keep(ctx context.Context, e *store.Effect, until time.Time) error {
 	d := tx.s.db
 	if e.Park != nil {
@@ -85,7 +86,7 @@ func (tx *Tx) keep(ctx context.Context, e *store.Effect, until time.Time) error 
 	return nil
 }
 
-// park stages a new parked message, or a change to one.
+// park adds a new parked message, or a change to one, to the commit of tx.
 func (tx *Tx) park(ctx context.Context, p *store.Park, until time.Time) error {
 	d, id := tx.s.db, markKey{Consumer: p.Consumer, Identity: p.Identity}
 	if p.Was != nil {

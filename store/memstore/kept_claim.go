@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Claim claims due parked messages.
+// Claim claims due parked messages, and prefetches the messages after them.
 func (ms *messages) Claim(w store.ClaimRequest, now time.Time) (c store.Claimed) {
 	keys, prefetched, bytes := 0, 0, 0
 	left := func(k row) bool {
@@ -57,8 +57,8 @@ func (ms *messages) Claim(w store.ClaimRequest, now time.Time) (c store.Claimed)
 	return c
 }
 
-// claim records the session that claims k. If the last claim of k had no answer, claim also counts it for the
-// messages that were prefetched with k then.
+// claim records the session that claims k. If the process of the last claim was lost, claim also counts that
+// claim for the messages that it prefetched.
 func (ms *messages) claim(k row, session string, with []row, now time.Time,
 	lease time.Duration) store.Parked {
 	for _, w := range ms.behind(k.turn()) {
@@ -83,8 +83,8 @@ func claimed(k row, now time.Time) store.Parked {
 	return out
 }
 
-// prefetchable returns the messages to prefetch with k, up to the given number. It ends before the first
-// message that must be claimed alone.
+// prefetchable returns up to most messages to prefetch with k. It stops before the first message that needs a
+// claim of its own.
 func (ms *messages) prefetchable(k row, most int, left func(row) bool) (out []row) {
 	plain := func(k row) bool {
 		return k.Dead == nil && k.Call == nil && k.Claims == 0 && k.CrashCount == 0

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Finish checks the guards of f and returns the change that deletes the message.
+// Finish checks the guards of f and returns the change that deletes the message and unblocks its key.
 func (ms *messages) Finish(f *store.Finish) (change, error) {
 	k, err := ms.parkedAs(markKey{Consumer: f.Consumer, Identity: f.Identity}, f.Attempts)
 	if err == nil && f.Attempts != nil {
@@ -29,8 +29,7 @@ func (ms *messages) Finish(f *store.Finish) (change, error) {
 	}, nil
 }
 
-// Requeue checks the guards of r and returns the change that makes the message due; nil if there is nothing
-// to change.
+// Requeue checks the guards of r and returns the change that makes the message due; nil if nothing changes.
 func (ms *messages) Requeue(r *store.Requeue, now time.Time) (change, error) {
 	k, err := ms.parkedAs(markKey{Consumer: r.Consumer, Identity: r.Identity}, nil)
 	if r.Dead && (err == nil && k.Dead == nil || errors.Is(err, store.ErrLost)) {
@@ -59,7 +58,7 @@ func (ms *messages) Requeue(r *store.Requeue, now time.Time) (change, error) {
 	}, nil
 }
 
-// LetGo makes a dead letter stop blocking its key, because the letter can have no effect any more.
+// LetGo makes a dead letter stop blocking its key, because its step is barred or undone.
 func (ms *messages) LetGo(id markKey, now time.Time) {
 	k := ms.rows[id]
 	dead := *k.Dead

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// List lists messages. The second result is the last examined place if Scan ended the list, otherwise 0.
+// List lists messages. to is the last examined place if the limit Scan ended the list, otherwise 0.
 func (ms *messages) List(what store.ParkedQuery, most int, now time.Time) (out []store.Parked, to int64) {
 	for i, k := range ms.sought(what) {
 		if len(out) == most {
@@ -54,7 +54,7 @@ func (ms *messages) sought(what store.ParkedQuery) (out []row) {
 	return out
 }
 
-// uncharged reports whether attempts to handle k failed but none of them was counted.
+// uncharged reports whether k has a failed attempt that was not counted.
 func uncharged(k row) bool {
 	return k.Dead == nil && !k.First.At.IsZero() && !k.Last.At.Before(k.First.At)
 }
@@ -69,7 +69,7 @@ func (ms *messages) Keeping(consumer string, now time.Time) (n store.ParkedCount
 	return n
 }
 
-// Count adds the counts of all messages to the backlogs that the given function returns for their consumers.
+// Count adds the counts of all messages to backlogs. of returns the backlog of a consumer.
 func (ms *messages) Count(of func(consumer string) *store.ConsumerBacklog, now time.Time) {
 	for _, k := range ms.rows {
 		n := of(k.Consumer)
@@ -93,7 +93,7 @@ func count(n *store.ParkedCounts, k row, now time.Time) {
 	n.Oldest = max(n.Oldest, now.Sub(k.Since))
 }
 
-// Left lists the types of waiting messages that were left to another build. It does not set LastHeartbeat.
+// Left lists the types of messages that were left to another build. It does not set LastHeartbeat.
 func (ms *messages) Left() (out []store.UnhandledKind) {
 	type kind struct {
 		consumer string

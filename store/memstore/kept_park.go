@@ -16,8 +16,7 @@ type parking struct {
 	back bool     // the replaced message did not block its key
 }
 
-// Park checks the guards of p. A new message must not be finished, parked or dead, and its key must not be
-// full.
+// Park checks the guards of p and returns the change. done reports that the message has a mark.
 func (ms *messages) Park(p *store.Park, done bool, now time.Time) (*parking, error) {
 	k, at := row{Parked: p.Parked}, (*store.Call)(nil)
 	if p.Was == nil {
@@ -71,7 +70,7 @@ func (ms *messages) existing(p *store.Park) (was row, err error) {
 	return was, nil
 }
 
-// room returns store.ErrLost if a new message is finished, parked or dead, or if its key is full.
+// room returns store.ErrLost if a new message is finished, parked or dead, or if its key has no room.
 func (ms *messages) room(k *row, p *store.Park, done bool) error {
 	if done && !p.Marked {
 		return fmt.Errorf("%s has a mark already: %w", k.ID, store.ErrLost)
@@ -80,7 +79,7 @@ func (ms *messages) room(k *row, p *store.Park, done bool) error {
 		return fmt.Errorf("%s is parked or dead already: %w", k.ID, store.ErrLost)
 	}
 	if p.Instead != nil {
-		return nil // the number of messages of the key stays the same
+		return nil // replacing a message does not change the number of messages of the key
 	}
 	rows, bytes := int64(0), int64(0)
 	for _, o := range ms.behind(k.turn()) {
@@ -92,7 +91,7 @@ func (ms *messages) room(k *row, p *store.Park, done bool) error {
 	return nil
 }
 
-// Instead makes p replace another message.
+// Instead makes p replace the message of. It returns store.ErrLost if that message cannot be replaced.
 func (p *parking) Instead(of markKey, now time.Time) error {
 	old, err := p.ms.parkedAs(of, nil)
 	if err == nil && old.Call != nil {
@@ -103,7 +102,7 @@ func (p *parking) Instead(of markKey, now time.Time) error {
 	}
 	k := &p.row
 	k.Since, p.back, p.gone = now, !old.holding(), &of
-	// no session has tried the new message
+	// no session has claimed the new message
 	k.Place, k.Claims, k.CrashCount, k.Session = old.Place, 0, 0, ""
 	return nil
 }

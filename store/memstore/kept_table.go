@@ -1,5 +1,6 @@
-// This file has parked messages and dead letters, the order of each key, and the sessions that have
-// messages in progress. It has no locks and never waits: the caller has locked the keys.
+// The files kept*.go have parked messages and dead letters, the order of each key, and the sessions that have
+// messages in progress. The methods of messages need no locks and never wait, because the caller has locked
+// the keys.
 
 package memstore
 
@@ -26,7 +27,7 @@ type change func(now time.Time)
 type row struct {
 	store.Parked
 	due          time.Time
-	prefetchedTo int64 // the place of the last message prefetched with the last claim; 0 if none was
+	prefetchedTo int64 // place of the last message that the last claim prefetched; 0 if it prefetched none
 }
 
 func (k row) id() markKey     { return markKey{Consumer: k.Consumer, Identity: k.Identity} }
@@ -51,14 +52,14 @@ func (k row) out(now time.Time) store.Parked {
 	return p
 }
 
-// Find reports whether a message is stored, parked or dead, and whether it is a dead letter.
+// Find reports whether a message is parked or dead (kept), and whether it is a dead letter.
 func (ms *messages) Find(id markKey) (dead, kept bool) {
 	k, kept := ms.rows[id]
 	return k.Dead != nil, kept
 }
 
-// parkedAs returns a stored message. Guard: the message exists and, if attempts is not nil, is parked with
-// this number of attempts.
+// parkedAs returns a stored message. It returns store.ErrLost if the message does not exist. If attempts is
+// not nil, the message must be parked with that number of attempts.
 func (ms *messages) parkedAs(id markKey, attempts *int) (row, error) {
 	k, there := ms.rows[id]
 	if !there || attempts != nil && (k.Dead != nil || k.Attempts != *attempts) {
@@ -67,7 +68,7 @@ func (ms *messages) parkedAs(id markKey, attempts *int) (row, error) {
 	return k, nil
 }
 
-// isAt returns store.ErrLost unless the external call of k has this key; "" means that k has none.
+// isAt returns store.ErrLost unless the external call of k has the key call; "" requires that k has no call.
 func (k row) isAt(call string) error {
 	key := ""
 	if k.Call != nil {
@@ -79,8 +80,7 @@ func (k row) isAt(call string) error {
 	return nil
 }
 
-// stillDead returns store.ErrLost unless k is the dead letter that died at that time. A zero time allows
-// any.
+// stillDead returns store.ErrLost unless k is a dead letter since died. It returns nil if died is zero.
 func (k row) stillDead(died time.Time) error {
 	if died.IsZero() || k.Dead != nil && k.Dead.At.Equal(died) {
 		return nil
@@ -88,7 +88,7 @@ func (k row) stillDead(died time.Time) error {
 	return fmt.Errorf("%s is not that dead letter any more: %w", k.ID, store.ErrLost)
 }
 
-// Belonging adds the consumer's messages to b.
+// Belonging adds the number of the consumer's messages to b.
 func (ms *messages) Belonging(consumer string, b *store.ConsumerRows) {
 	for key, k := range ms.rows {
 		switch {

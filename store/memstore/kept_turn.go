@@ -8,8 +8,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// turn identifies a key of a consumer, or a message without a key. Each change to the messages of a turn
-// locks the turn.
+// turn identifies a key of a consumer, or a message without a key. It is the lock of the messages of that
+// key.
 type turn struct {
 	consumer, key string
 	store.Identity
@@ -23,7 +23,7 @@ func turnOf(consumer string, id store.Identity, key []byte) turn {
 	return turn{consumer: consumer, key: "k" + string(key)}
 }
 
-// has reports whether t, the turn of a key, is the turn of k. It copies no key, because it is called for many
+// has reports whether t, the turn of a key, is the turn of k. It copies no key, because callers check many
 // rows.
 func (t turn) has(k *row) bool {
 	return k.Message.Key != nil && k.Consumer == t.consumer && string(k.Message.Key) == t.key[1:]
@@ -42,8 +42,8 @@ func byTurn(a, b store.Mark) int {
 		cmp.Compare(x.Source, y.Source), cmp.Compare(x.ID, y.ID))
 }
 
-// ahead has a number for each key in an intake. It is the number of earlier messages of the key in this
-// intake, or -1 if one of them may not be taken.
+// ahead has a number for each key in an intake: the number of earlier messages of that key in the intake, or
+// -1 if the intake may not take one of these messages.
 type ahead map[turn]int
 
 func (a ahead) note(t turn, n int) {
@@ -52,7 +52,8 @@ func (a ahead) note(t turn, n int) {
 	}
 }
 
-// Stands returns Fresh if a message may be taken, otherwise the reason why it may not.
+// Stands returns Fresh if an intake may take m. Otherwise it returns the reason: m or an earlier message of
+// its key is parked or dead.
 func (ms *messages) Stands(m *store.Mark, before ahead) store.Outcome {
 	k, there := ms.rows[keyOf(m)]
 	of := turnOf(m.Consumer, m.Identity, m.Key)
@@ -101,9 +102,9 @@ func (ms *messages) settle(t turn, now time.Time) {
 	}
 }
 
-// stepBack prepares a dead letter that did not block its key to block it again. If a later message of the key
-// has an external call, stepBack moves k to the end of the key. Otherwise k and that message might wait for
-// each other.
+// stepBack prepares a dead letter k that did not block its key, so that it can block the key again. If a
+// later message of the key has an external call, stepBack moves k to the end of the key. Otherwise both could
+// wait for each other.
 func (ms *messages) stepBack(k *row) {
 	for _, o := range ms.rows {
 		if k.Message.Key != nil && o.Call != nil && o.turn() == k.turn() && o.Place > k.Place {

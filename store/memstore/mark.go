@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// mark inserts m, or returns the verdict of an existing mark.
+// mark inserts m, or returns the verdict of the existing mark.
 func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Verdict, error) {
 	if !storable(m.Outcome) {
 		return store.Verdict{}, fmt.Errorf("mark %s: outcome %d cannot be stored", m.ID, m.Outcome)
@@ -20,7 +20,7 @@ func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Ve
 	return tx.marks.Take(m, d.now()), nil
 }
 
-// answer stores the handler's answer with its mark.
+// answer stores the answer of a handler with the mark m. It fails if the mark does not exist.
 func (tx *Tx) answer(ctx context.Context, m store.Mark, until time.Time) error {
 	if !storable(m.Outcome) {
 		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.Outcome)
@@ -31,7 +31,7 @@ func (tx *Tx) answer(ctx context.Context, m store.Mark, until time.Time) error {
 	return tx.marks.Answer(m)
 }
 
-// Seen returns the verdicts of messages.
+// Seen returns whether the consumer finished each message.
 func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
 	out := make([]store.Verdict, len(ids))
 	return out, s.enter(ctx, func() error {

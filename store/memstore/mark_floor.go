@@ -8,10 +8,12 @@ import (
 	"github.com/skald-go/skald/internal/uuid7"
 )
 
-const farAhead = 7 * 24 * time.Hour // a timestamp in an ID that is further ahead is ignored
+// farAhead is the maximum time by which a timestamp in an ID may be in the future. Retention ignores later
+// timestamps.
+const farAhead = 7 * 24 * time.Hour
 
-// counted returns the time from which the retention of a mark counts. This is the time at which the mark was
-// stored, or the time in its ID if that is later.
+// counted returns the time from which the retention of a mark counts: the time came of its insert, or the
+// time in its ID if that is later.
 func counted(id string, came time.Time) time.Time {
 	if at, ok := uuid7.Time(id); ok && at.After(came) && at.Before(came.Add(farAhead)) {
 		return at
@@ -19,13 +21,14 @@ func counted(id string, came time.Time) time.Time {
 	return came
 }
 
-// TooOld reports whether the mark of an identity may have been deleted.
+// TooOld reports whether Forget may have deleted the mark of key.
 func (ms *markTable) TooOld(key markKey) bool {
 	at, ok := uuid7.Time(key.ID)
 	return ok && !at.After(ms.floors[key.Consumer])
 }
 
-// Forget deletes the marks from before the cutoff, and raises the floors of their consumers.
+// Forget deletes the marks from before the cutoff, and expired marks. It also raises the floors of the
+// consumers, so that a late duplicate of a deleted mark is TooOld.
 func (ms *markTable) Forget(cutoff, now time.Time) int64 {
 	was := len(ms.rows)
 	maps.DeleteFunc(ms.rows, func(key markKey, r markRow) bool {

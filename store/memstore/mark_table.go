@@ -1,5 +1,5 @@
-// This file has the marks of finished messages and their answers. It has no locks and never waits: the
-// caller has locked the marks.
+// The files mark*.go have the marks of finished messages and their answers. The methods of markTable need no
+// locks and never wait, because the caller has locked the marks.
 
 package memstore
 
@@ -16,8 +16,8 @@ import (
 // markTable has all marks, and the floors of their consumers.
 type markTable struct {
 	rows    map[markKey]markRow
-	floors  map[string]time.Time // by consumer: the latest deleted mark
-	arrival int64                // last used number
+	floors  map[string]time.Time // time of the latest deleted mark of each consumer
+	arrival int64                // the last used Arrival
 }
 
 // markKey identifies a mark.
@@ -32,9 +32,9 @@ func keyOf(m *store.Mark) markKey { return markKey{m.Consumer, m.Identity} }
 // markRow is a stored mark.
 type markRow struct {
 	store.Mark
-	Arrival  int64 // raised with each mark, in the order in which they were taken
+	Arrival  int64 // number in the order of inserts
 	answered bool
-	at       time.Time // when it was stored, or the time in its ID if that is later
+	at       time.Time // time of the insert, or the time in the ID if that is later
 	until    time.Time // the end of Keep; zero means the general retention
 }
 
@@ -51,7 +51,7 @@ func storable(o store.Outcome) bool {
 // View returns the marks for a transaction.
 func (ms *markTable) View() view { return view{see(ms.rows), ms} }
 
-// Seen returns the verdict of a message; Fresh if there is none.
+// Seen returns the verdict of a message; Fresh if it has no mark.
 func (ms *markTable) Seen(key markKey, now time.Time) (v store.Verdict) {
 	v, _ = ms.Find(key, 1, now)
 	return v
@@ -67,11 +67,11 @@ func (ms *markTable) Find(key markKey, keep time.Duration, now time.Time) (v sto
 
 func (r markRow) counts(keep time.Duration, now time.Time) bool { return keep == 0 || !r.expired(now) }
 
-// over reports whether the Keep of a mark has ended.
+// over reports whether Keep of a mark has ended.
 func (r markRow) over(now time.Time) bool { return !r.until.IsZero() && !r.until.After(now) }
 
-// expired reports whether a mark does not count any more. A mark with a timestamp in its ID never expires,
-// because the floor applies instead.
+// expired reports whether a mark no longer counts. A mark with a timestamp in its ID never expires, because
+// the floor applies instead.
 func (r markRow) expired(now time.Time) bool {
 	_, timed := uuid7.Time(r.ID)
 	return !timed && r.over(now)
@@ -92,7 +92,7 @@ func (ms *markTable) Rows() []markRow {
 		func(a, b markRow) int { return cmp.Compare(a.Arrival, b.Arrival) })
 }
 
-// Belonging adds the consumer's marks and floor to b.
+// Belonging adds the numbers of the consumer's marks and floors to b.
 func (ms *markTable) Belonging(consumer string, b *store.ConsumerRows) {
 	for key := range ms.rows {
 		if key.Consumer == consumer {

@@ -14,7 +14,8 @@ type view struct {
 	marks *markTable
 }
 
-// Take inserts m and returns Fresh, or returns the verdict of an existing mark.
+// Take inserts m and returns Fresh, or returns the verdict of the existing mark. It returns TooOld if
+// retention may have deleted the mark.
 func (v *view) Take(m store.Mark, now time.Time) store.Verdict {
 	key := keyOf(&m)
 	if was, there := v.Get(key); there && was.counts(m.Keep, now) {
@@ -39,7 +40,8 @@ func (v *view) Take(m store.Mark, now time.Time) store.Verdict {
 	return store.Verdict{}
 }
 
-// Answer stores the handler's answer with its mark.
+// Answer stores the answer of m. It returns store.ErrLost if the mark does not exist or already has an
+// answer.
 func (v *view) Answer(m store.Mark) error {
 	was, there := v.Get(keyOf(&m))
 	if !there || was.answered || was.Outcome != store.Done && was.Outcome != m.Outcome {

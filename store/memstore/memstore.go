@@ -1,20 +1,20 @@
-// Package memstore is the driver that stores everything in memory: for tests, model checkers and first
+// Package memstore is the driver that stores everything in memory. It is for tests, model checkers and first
 // steps with Skald. The data is lost when the process ends.
 //
 // The database behaves like PostgreSQL at READ COMMITTED. A transaction reads committed data and its own
-// writes. It locks marks, locks and rows of the small user table one by one until it ends, and rivals wait.
-// A row gets its sequence number when it is written, and is visible after the commit. A deadlock fails
-// immediately with store.ErrBusy.
+// writes. It locks marks, entities and rows of a small user table until it ends, and other transactions wait.
+// An outbox row gets its sequence number at its write, and is visible after the commit. In a deadlock, a
+// transaction immediately fails with store.ErrBusy.
 //
 // A Store is the handle of one process on a database. Session returns the handle of another process. Kill
-// simulates kill -9: it rolls back all open transactions of the handle. The handle then refuses every call.
-// The database outlives its handles.
+// simulates kill -9 of one process: it rolls back all open transactions of its handle, and the handle then
+// refuses every call. The database and its other handles continue.
 //
 //	db := memstore.New(nil)
 //	p := db.Session()  // a process
 //	u, err := p.Begin(ctx, in)
-//	p.Kill()           // dies with u open: its rows, marks and locks are undone
-//	p = db.Session()   // comes back
+//	p.Kill()           // rolls back u: its rows, marks and locks are gone
+//	p = db.Session()   // the process after its restart
 package memstore
 
 import (
@@ -31,14 +31,14 @@ import (
 var (
 	// ErrKilled is the result of every call of a killed handle. This error is an outage.
 	ErrKilled = errors.New("memstore: the session was killed")
-	// ErrExists reports that Insert found the key. This error aborts the transaction.
+	// ErrExists reports that the key of an Insert exists. It aborts the transaction.
 	ErrExists = errors.New("memstore: the key is taken")
-	// ErrAborted reports that an earlier error aborted the transaction, which can only be rolled back.
+	// ErrAborted reports that an earlier error aborted the transaction, so it can only be rolled back.
 	ErrAborted = errors.New("memstore: the transaction is aborted")
-	// ErrEnded reports that the transaction was committed or rolled back before.
+	// ErrEnded reports that the transaction was already committed or rolled back.
 	ErrEnded = errors.New("memstore: the transaction has ended")
-	// ErrIdle reports that the transaction was rolled back, because the handler left it idle for longer than
-	// Intake.Handle.
+	// ErrIdle reports that the store rolled back the transaction, because the handler left it idle for longer
+	// than Intake.Handle.
 	ErrIdle = errors.New("memstore: the transaction was idle for too long and is rolled back")
 )
 
@@ -57,8 +57,8 @@ type Options struct {
 	Source string           // of all messages written here. Default "/memory"
 	Shards int              // number of shards, 1 to 1,024. Default 16
 	Now    func() time.Time // the store's clock: leases, due times, retention. Default time.Now
-	// Wait limits the wait for rivals if an Intake has no Wait. After that time the result is store.ErrBusy.
-	// Default 5 s.
+	// Wait limits the wait for locks if an Intake has no Wait. After that time the call returns
+	// store.ErrBusy. Default 5 s.
 	Wait time.Duration
 }
 
@@ -108,9 +108,9 @@ func (d *database) session() *Store {
 	return &Store{db: d, open: map[*Tx]struct{}{}, woken: make(chan struct{})}
 }
 
-// Kill rolls back all open transactions of the handle. Later calls of the handle return ErrKilled. The
-// database and other handles are not affected. Leases of the handle stay until they expire, or until
-// another session of the same owner replaces them.
+// Kill rolls back all open transactions of the handle. Later calls of the handle return ErrKilled. Kill does
+// not affect the database and other handles. Leases of the handle remain until they expire, or until another
+// session of the same owner replaces them.
 func (s *Store) Kill() {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
@@ -127,23 +127,23 @@ func (s *Store) BeginTx() *Tx {
 	return s.begin()
 }
 
-// Check fails only on a killed handle.
+// Check returns an error only on a killed handle.
 func (s *Store) Check(ctx context.Context, _ store.Role) error {
 	return s.enter(ctx, func() error { return nil })
 }
 
-// Probe fails only on a killed handle.
+// Probe returns an error only on a killed handle.
 func (s *Store) Probe(ctx context.Context) error {
 	return s.enter(ctx, func() error { return nil })
 }
 
-// Outage returns true if a rival had a lock for too long, if a transaction was idle for too long, or if the
-// handle was killed.
+// Outage returns true if another transaction had a lock for too long, if the transaction was idle for too
+// long, or if the handle was killed.
 func (s *Store) Outage(err error) bool {
 	return errors.Is(err, store.ErrBusy) || errors.Is(err, ErrKilled) || errors.Is(err, ErrIdle)
 }
 
-// Woken returns a channel that is closed when this handle next commits rows or sagas.
+// Woken returns a channel that closes when this handle next commits outbox rows or sagas.
 func (s *Store) Woken() <-chan struct{} {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// operate checks and stages an operator's actions other than those on parked messages.
+// operate checks the actions of an operator in e, except those on parked messages, and adds them to the
+// commit of tx.
 func (tx *Tx) operate(e *store.Effect) error {
 	d := tx.s.db
 	if r := e.Rewind; r != nil {

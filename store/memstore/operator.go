@@ -7,10 +7,10 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// defaultLimit is the default limit of a list.
+// defaultLimit is the number of entries in a list whose query sets no limit.
 const defaultLimit = 1000
 
-// List implements store.Operator.
+// List implements store.Operator. It runs each query that l asks for.
 func (s *Store) List(ctx context.Context, l store.List) (out store.Listed, err error) {
 	err = s.enter(ctx, func() error {
 		s.db.list(&l, &out)

@@ -21,9 +21,9 @@ func byEntity(a, b store.Lock) int {
 	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))
 }
 
-// takingOrder returns the order in which marks are taken. It is the order of their messages, so the numbers
-// in Arrival have this order, too. Marks without the lock of a key are sorted, so that two intakes never wait
-// for each other.
+// takingOrder returns the order in which to insert marks. It is the order of the messages, so that the
+// numbers in Arrival have the same order. If a mark has no lock of its key, the order is sorted instead, so
+// that two intakes cannot deadlock.
 func takingOrder(marks []store.Mark) []int {
 	anytime := func(m store.Mark) bool { return m.KeyOrder == store.Anytime }
 	sorted := slices.ContainsFunc(marks, anytime)

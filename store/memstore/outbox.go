@@ -6,7 +6,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Lease takes, renews and releases shards.
+// Lease takes, renews and releases shards for a relay.
 func (s *Store) Lease(ctx context.Context, ask store.LeaseRequest) (got store.Leased, err error) {
 	err = s.enter(ctx, func() error {
 		if ask.Owner == "" {
@@ -27,7 +27,7 @@ func (s *Store) Lease(ctx context.Context, ask store.LeaseRequest) (got store.Le
 	return got, err
 }
 
-// Pull reads a page of a window.
+// Pull reads a page of the outbox rows in a window.
 func (s *Store) Pull(ctx context.Context, w store.Window, limit int) (page store.Page, err error) {
 	err = s.enter(ctx, func() error {
 		page, err = s.db.outbox.Pull(w, limit)
@@ -50,7 +50,8 @@ func (s *Store) Deferred(ctx context.Context, q store.DeferredQuery) (out store.
 	return out, err
 }
 
-// Recover resets all shards to the oldest stored row.
+// Recover resets all shards to the oldest stored row, if the database moved. If note is nil, it only checks
+// whether the database moved.
 func (s *Store) Recover(ctx context.Context, note *store.Audit) (done store.Recovered, err error) {
 	err = s.enter(ctx, func() error {
 		done = s.db.outbox.Recover(note == nil)

@@ -16,11 +16,11 @@ type deferredRow struct {
 	due time.Time
 }
 
-// put defers a row, or records another attempt.
+// put defers a row, or stores another attempt of a deferred row.
 func (o *outboxTable) put(a store.DeferredRow, now time.Time) {
 	was, there := o.deferred[a.Seq]
 	if !there && a.Attempts > 1 {
-		return // it was dropped
+		return // an operator dropped the row
 	}
 	if there {
 		was.Attempts, was.Why = a.Attempts, a.Why
@@ -37,7 +37,8 @@ func (o *outboxTable) put(a store.DeferredRow, now time.Time) {
 	o.deferred[a.Seq] = was
 }
 
-// outboxKeyOf identifies the rows that a deferred row delays. A row without a key delays no other row.
+// outboxKeyOf identifies the rows that a deferred row delays: those of its topic and key. A row without a key
+// delays no other row.
 type outboxKeyOf struct {
 	topic, key string
 	alone      int64
@@ -105,7 +106,7 @@ func (o *outboxTable) Due(shards []int, limit int, now time.Time) (out []store.D
 	return out
 }
 
-// Refused reports whether a row with this ID was refused by the broker.
+// Refused reports whether the broker refused a row with this ID.
 func (o *outboxTable) Refused(id string) bool {
 	for _, a := range o.deferred {
 		if a.refused(id) {

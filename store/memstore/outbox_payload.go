@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Payloads reads payloads of the newest rows and of deferred ones.
+// Payloads reads a sample of payloads: those of the newest rows and of the first deferred rows.
 func (o *outboxTable) Payloads() (out []store.Payload) {
 	all := 0
 	add := func(m *skald.Message) {

@@ -7,8 +7,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// NotMoved compares the shards, and the shards that a relay owned, with the database. A contradiction is
-// recorded until Recover.
+// NotMoved returns an error if the shards do not fit the database, or if owned, the shards that a relay had,
+// differ from the stored ones. It records the reason until Recover.
 func (o *outboxTable) NotMoved(owned []store.Shard) error {
 	if o.moved == "" {
 		o.moved = o.contradiction(owned)
@@ -40,7 +40,7 @@ func (o *outboxTable) contradiction(owned []store.Shard) string {
 	return ""
 }
 
-// Recover resets all shards to the oldest stored row, if the database moved. With dry, Recover only reports
+// Recover resets all shards to the oldest stored row, if the database moved. If dry is true, it only reports
 // the move.
 func (o *outboxTable) Recover(dry bool) (done store.Recovered) {
 	if o.NotMoved(nil) == nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Empty deletes the rows from before the cutoff that every shard has passed.
+// Empty deletes the published rows from before the cutoff.
 func (o *outboxTable) Empty(cutoff time.Time) int64 {
 	was := len(o.rows)
 	o.rows = slices.DeleteFunc(o.rows, func(r outboxRow) bool { return o.deletable(r, cutoff) })

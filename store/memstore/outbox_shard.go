@@ -16,16 +16,16 @@ const defaultTTL = 3 * time.Second
 type (
 	shardRow struct {
 		store.Shard
-		owner, session string // "" if it is free
+		owner, session string // "" for a free shard
 		changed        time.Time
 	}
 	session struct {
 		id    string
 		until time.Time
-		waits bool // no shard is left for it
+		waits bool // the relay is a standby
 
 		awaySince time.Time // when its broker last answered; zero if the broker answers now
-		yields    bool      // owns no shard while the broker of another relay answers
+		yields    bool      // the relay owns no shard while another relay reaches its broker
 	}
 )
 
@@ -80,7 +80,8 @@ func (o *outboxTable) Lease(ask store.LeaseRequest, now time.Time) store.Leased 
 	return got
 }
 
-// leave releases all shards of the owner's session and deletes the session. A newer session stays.
+// leave releases all shards of a relay that stops, and deletes its session. It does nothing if the relay has
+// a newer session.
 func (o *outboxTable) leave(ask store.LeaseRequest) {
 	if o.sessions[ask.Owner].id == ask.Session {
 		delete(o.sessions, ask.Owner)
@@ -92,7 +93,7 @@ func (o *outboxTable) leave(ask store.LeaseRequest) {
 	}
 }
 
-// keep records a relay's heartbeat. The relay waits if other relays own all shards, or will own them.
+// keep records the heartbeat of a relay. The relay is a standby if other relays own or will own all shards.
 func (o *outboxTable) keep(ask store.LeaseRequest, now time.Time) {
 	is := session{id: ask.Session, yields: ask.Yield}
 	if ask.BrokerAway > 0 {
@@ -111,7 +112,7 @@ func (o *outboxTable) keep(ask store.LeaseRequest, now time.Time) {
 }
 
 // workingRelays returns the relays that may own shards, sorted. A relay that yields may own shards only while
-// no relay's broker answers.
+// no relay reaches its broker.
 func (o *outboxTable) workingRelays() (owners []string) {
 	answers := false
 	for _, l := range o.sessions {
@@ -126,8 +127,8 @@ func (o *outboxTable) workingRelays() (owners []string) {
 	return owners
 }
 
-// share returns the number of shards for owner. If shards remain after an equal division, the first owners by
-// name get one more each.
+// share returns the number of shards for owner. If the division leaves a remainder, the first relays by name
+// get one more shard each.
 func share(shards int, working []string, owner string) int {
 	rank := slices.Index(working, owner)
 	if rank < 0 {
@@ -146,7 +147,7 @@ func (l *shardRow) take(ask store.LeaseRequest, now time.Time) {
 	l.Epoch++
 }
 
-// Guard returns store.ErrLost unless the relay of p still owns the shard.
+// Guard returns store.ErrLost if the relay of p no longer owns the shard.
 func (o *outboxTable) Guard(p store.Progress) error {
 	i := slices.IndexFunc(o.shards, func(l shardRow) bool { return l.ID == p.Shard })
 	if i < 0 || o.shards[i].owner == "" || o.shards[i].Epoch != p.Epoch || o.shards[i].Token != p.Token {

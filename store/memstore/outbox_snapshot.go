@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// tick returns the snapshot of a commit as text: the ID of the database and the number of the commit.
+// tick returns the text of the snapshot after a commit: the ID of the database and the number of the commit.
 func (o *outboxTable) tick(commit int64) string { return o.id + ":" + strconv.FormatInt(commit, 10) }
 
 func (o *outboxTable) commitOf(tick string) (int64, error) {
@@ -24,7 +24,7 @@ func (o *outboxTable) commitOf(tick string) (int64, error) {
 	return n, nil
 }
 
-// Snapshot returns a snapshot with the rows after base, or base itself if there are none.
+// Snapshot returns a snapshot that includes the rows after base, or base if no rows were committed after it.
 func (o *outboxTable) Snapshot(base string) (tip string, err error) {
 	from, err := o.commitOf(base)
 	if err != nil {

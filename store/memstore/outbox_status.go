@@ -18,7 +18,7 @@ func (o *outboxTable) Count(b *store.Backlog, now time.Time) {
 			continue
 		}
 		b.Pending++
-		b.Oldest = max(b.Oldest, now.Sub(r.Time)) // by the writer's clock
+		b.Oldest = max(b.Oldest, now.Sub(r.Time)) // r.Time is from the clock of the writer
 	}
 	relays := map[string]store.RelayProgress{}
 	for owner, l := range o.sessions {
@@ -72,7 +72,7 @@ func (o *outboxTable) owned(l shardRow, now time.Time) bool {
 	return ok && has.id == l.session && has.until.After(now)
 }
 
-// Waiting lists unpublished rows and deferred rows, up to the given number of each.
+// Waiting lists up to most unpublished rows, and up to most deferred rows.
 func (o *outboxTable) Waiting(most int, now time.Time) (out []store.WaitingRow) {
 	row := func(r *store.Row) store.WaitingRow {
 		return store.WaitingRow{Seq: r.Seq, Shard: o.shardOf(r.Bucket), ID: r.ID, Topic: r.Topic,
@@ -100,7 +100,7 @@ func (o *outboxTable) pending(r outboxRow) bool {
 	return !deferred && !o.passed(o.shards[o.shardOf(r.Bucket)], r)
 }
 
-// passed reports whether a shard's cursor has passed r.
+// passed reports whether the cursor of a shard has passed r, so that r is published.
 func (o *outboxTable) passed(l shardRow, r outboxRow) bool {
 	base, err := o.commitOf(l.Cursor.Base)
 	if err != nil || r.commit <= base {

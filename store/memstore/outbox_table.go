@@ -1,5 +1,5 @@
-// This file has the outbox: its rows, the shards, and the deferred rows. It has no locks and never waits:
-// the caller has locked the database.
+// The files outbox*.go have the outbox: its rows, the shards, and the deferred rows. The methods of
+// outboxTable need no locks and never wait, because the caller has locked the database.
 
 package memstore
 
@@ -15,22 +15,22 @@ import (
 
 // outboxTable has the rows of the outbox and the progress of relays.
 type outboxTable struct {
-	id       string      // of the database, in its ticks
-	source   string      // of all messages written here
-	rows     []outboxRow // visible ones, by Seq
+	id       string      // of the database, for ticks
+	source   string      // of all messages of this database
+	rows     []outboxRow // the visible rows, by Seq
 	deferred map[int64]deferredRow
 	shards   []shardRow
 	sessions map[string]session // of relays, by owner
-	moved    string             // the contradiction that was found; "" if none
+	moved    string             // the evidence that the database moved; "" without evidence
 
-	seq     int64 // last used sequence number
-	commits int64 // last commit that made rows visible
+	seq     int64 // the last used sequence number
+	commits int64 // number of the last commit with rows
 }
 
-// outboxRow is a message with its number.
+// outboxRow is a message in the outbox.
 type outboxRow struct {
 	store.Row
-	commit int64 // the commit that made it visible
+	commit int64 // number of the commit that made the row visible
 	at     time.Time
 }
 
@@ -40,7 +40,7 @@ func newOutbox(id, source string, shards int) *outboxTable {
 		sessions: map[string]session{}}
 }
 
-// Draw assigns a sequence number to m. The row is not visible before Publish.
+// Draw assigns a sequence number to m. Relays do not see the row before Publish.
 func (o *outboxTable) Draw(m skald.Message, now time.Time) outboxRow {
 	m = message(m)
 	m.Source, m.Sequence = o.source, ""
@@ -48,8 +48,8 @@ func (o *outboxTable) Draw(m skald.Message, now time.Time) outboxRow {
 	return outboxRow{Row: store.Row{Message: m, Seq: o.seq, Bucket: column.Bucket(&m)}, at: now}
 }
 
-// Publish makes rows visible. It keeps the rows sorted, because a transaction with small numbers may commit
-// late.
+// Publish makes rows visible at a commit. It inserts them by number, because a transaction with small numbers
+// may commit after one with large numbers.
 func (o *outboxTable) Publish(rows []outboxRow) {
 	o.commits++
 	for _, r := range rows {

@@ -1,4 +1,5 @@
-// This file copies values on the way in and out, because the database shares no memory with its callers.
+// This file copies values that enter or leave the database, so that the database shares no memory with its
+// callers.
 
 package memstore
 

@@ -10,7 +10,7 @@ var _ store.PayloadSchemas = (*Store)(nil)
 
 type schemaKey struct{ registry, id string }
 
-// PayloadSchema returns the stored schema of an ID.
+// PayloadSchema returns the stored definition of a schema; "" if there is none.
 func (s *Store) PayloadSchema(ctx context.Context, registry, id string) (definition string, err error) {
 	err = s.enter(ctx, func() error {
 		definition = s.db.schemas[schemaKey{registry, id}]
@@ -19,7 +19,7 @@ func (s *Store) PayloadSchema(ctx context.Context, registry, id string) (definit
 	return definition, err
 }
 
-// KeepPayloadSchema stores a schema, unless the ID has one already.
+// KeepPayloadSchema stores the definition of a schema, unless the registry already has one for id.
 func (s *Store) KeepPayloadSchema(ctx context.Context, registry, id, definition string) error {
 	return s.enter(ctx, func() error {
 		key := schemaKey{registry, id}

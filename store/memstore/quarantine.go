@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// changeQuarantine stages the changes of e to the quarantine.
+// changeQuarantine checks the guards of e for the quarantine, and adds its changes to the commit of tx.
 func (tx *Tx) changeQuarantine(ctx context.Context, e *store.Effect, until time.Time) error {
 	d := tx.s.db
 	if e.Quarantine != nil {
@@ -47,7 +47,7 @@ func (s *Store) Database(context.Context) (store.Database, error) {
 	return store.Database{ID: fingerprint.Database(s.db.id), Name: "a database in memory"}, nil
 }
 
-// Secret returns the key of this database's fingerprints.
+// Secret returns the key of the fingerprints of this database. A fingerprint is a keyed hash of a message.
 func (s *Store) Secret(ctx context.Context) (key []byte, err error) {
 	err = s.enter(ctx, func() error {
 		key = []byte(s.db.id)

@@ -1,5 +1,5 @@
-// This file has the messages in quarantine. It has no locks and never waits: the caller has locked the
-// messages.
+// This file has the messages in the quarantine. Its methods need no locks and never wait, because the caller
+// has locked the messages.
 
 package memstore
 
@@ -11,13 +11,13 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// quarantineTable has all messages in quarantine, in their order of arrival.
+// quarantineTable has all messages in the quarantine, in their order of arrival.
 type quarantineTable struct {
 	rows     []store.Quarantined
-	numbered int64 // last used number
+	numbered int64 // the last used Number
 }
 
-// key is the lock of a message in quarantine.
+// key is the lock of a message in the quarantine.
 type key struct {
 	markKey
 	fingerprint int64
@@ -28,7 +28,8 @@ func quarantineKeyOf(q *store.Quarantined) key {
 	return key{markKey{Consumer: q.Consumer, Identity: q.Identity}, q.Fingerprint}
 }
 
-// Add stores q, with q.At as the time of its arrival, unless q exists already or there is no room.
+// Add stores q, with q.At as the time of its arrival. It does nothing if q exists already or if the
+// quarantine has no room.
 func (qs *quarantineTable) Add(q store.Quarantined) {
 	if qs.find(&q) != nil || !qs.room(&q) {
 		return
@@ -39,7 +40,7 @@ func (qs *quarantineTable) Add(q store.Quarantined) {
 	qs.rows = append(qs.rows, q)
 }
 
-// room reports whether there is room for one more message.
+// room reports whether the quarantine has room for one more message.
 func (qs *quarantineTable) room(one *store.Quarantined) bool {
 	same, all := 0, 0
 	for i := range qs.rows {
@@ -75,8 +76,8 @@ func (qs *quarantineTable) Takeable(q *store.Quarantined) error {
 // Take records that q was taken.
 func (qs *quarantineTable) Take(q *store.Quarantined, now time.Time) { qs.find(q).Taken = now }
 
-// Admittable returns store.ErrLost unless the guard of a holds. The message must not be admitted; with Back,
-// it must be admitted.
+// Admittable returns store.ErrLost unless the guard of a holds: the message is not admitted, or with Back, it
+// is admitted and not taken.
 func (qs *quarantineTable) Admittable(a *store.Admit) error {
 	if !slices.ContainsFunc(qs.rows,
 		func(q store.Quarantined) bool {
@@ -105,7 +106,7 @@ func (qs *quarantineTable) Forget(cutoff time.Time) {
 		func(q store.Quarantined) bool { return !q.Taken.IsZero() && q.Taken.Before(cutoff) })
 }
 
-// List lists messages in quarantine.
+// List lists messages in the quarantine.
 func (qs *quarantineTable) List(q *store.QuarantineQuery, limit int) (out []store.Quarantined) {
 	for _, one := range qs.rows {
 		if len(out) < limit && selectsQuarantined(q, &one) {
@@ -134,8 +135,8 @@ func selectsQuarantined(q *store.QuarantineQuery, one *store.Quarantined) bool {
 		(q.Taken || one.Taken.IsZero()) && (!q.Admitted || !one.Admitted.IsZero())
 }
 
-// Count adds the counts of messages that wait for an operator to the backlogs that the given function returns
-// for their consumers.
+// Count adds the counts of messages that wait for an operator to backlogs. of returns the backlog of a
+// consumer.
 func (qs *quarantineTable) Count(of func(consumer string) *store.ConsumerBacklog, now time.Time) {
 	for _, q := range qs.rows {
 		if !q.Admitted.IsZero() {
@@ -162,7 +163,7 @@ func (qs *quarantineTable) Waiting(consumer string) (n int64) {
 	return n
 }
 
-// Belonging adds the consumer's messages to b.
+// Belonging adds the number of the consumer's messages to b.
 func (qs *quarantineTable) Belonging(consumer string, b *store.ConsumerRows) {
 	for i := range qs.rows {
 		if qs.rows[i].Consumer == consumer {

@@ -6,13 +6,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// The methods below are for auditors and tests. They return all committed data, even if the handle was
-// killed.
+// This file has methods for auditors and tests. They return all committed data, also on a killed handle.
 
 // Marked is a stored mark.
 type Marked struct {
 	store.Mark
-	Arrival int64 // raised with each mark, in the order in which they were taken
+	Arrival int64 // number in the order of inserts
 }
 
 // Rows returns the outbox, by Seq.
@@ -47,7 +46,7 @@ func (s *Store) Shards() []store.Shard {
 	return s.db.outbox.Shards()
 }
 
-// User returns the user's table.
+// User returns the rows of the user's table.
 func (s *Store) User() map[string]string {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()

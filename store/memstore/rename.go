@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Rename moves the rows of a consumer to another name.
+// Rename moves the rows of a consumer to another name, if no process of either consumer is active.
 func (s *Store) Rename(ctx context.Context, r store.Rename) (out store.Renamed, err error) {
 	err = s.enter(ctx, func() error {
 		d := s.db

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Reserve reserves a key.
+// Reserve reserves an idempotency key for one caller.
 func (s *Store) Reserve(ctx context.Context, r store.Reservation) (out store.Reserved, err error) {
 	err = s.enter(ctx, func() error {
 		tx := s.begin()
@@ -34,7 +34,7 @@ func (s *Store) Reserve(ctx context.Context, r store.Reservation) (out store.Res
 	return out, nil
 }
 
-// unreserve stages the release of a key. Guard: r still has the key.
+// unreserve adds the release of a key to the commit of tx. It fails if r no longer has the key.
 func (tx *Tx) unreserve(ctx context.Context, r *store.Reservation, until time.Time) error {
 	if r == nil {
 		return nil

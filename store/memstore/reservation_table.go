@@ -1,5 +1,5 @@
-// This file has the keys that are reserved for work outside of transactions. It has no locks and never
-// waits: the caller has locked the keys.
+// This file has the reservations of keys for work outside of transactions. Its methods need no locks and
+// never wait, because the caller has locked the keys.
 
 package memstore
 
@@ -13,7 +13,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// reservationTable has all reservations, also expired ones.
+// reservationTable has all reservations, including expired ones.
 type reservationTable struct {
 	rows map[reservationKey]reservationRow
 }
@@ -39,11 +39,11 @@ func newReservation() *reservationTable {
 	return &reservationTable{map[reservationKey]reservationRow{}}
 }
 
-// Take reserves a key, unless a rival has it.
+// Take reserves a key, unless another caller has it.
 func (rs *reservationTable) Take(r *store.Reservation, now time.Time) (out store.Reserved) {
 	was, taken := rs.rows[reservationKeyOf(r)]
 	if left := was.until.Sub(now); taken && left > 0 && was.token == r.Token {
-		return out // this reservation exists already: the result of an earlier call was lost
+		return out // the reservation has the token of r: the result of an earlier call was lost
 	} else if taken && left > 0 {
 		out.Rival, out.Left, out.Fingerprint = true, left, was.fingerprint
 		return out
@@ -52,7 +52,7 @@ func (rs *reservationTable) Take(r *store.Reservation, now time.Time) (out store
 	return out
 }
 
-// Mine returns store.ErrLost unless r still has its key.
+// Mine returns store.ErrLost if r no longer has its key.
 func (rs *reservationTable) Mine(r *store.Reservation) error {
 	if was, taken := rs.rows[reservationKeyOf(r)]; !taken || was.token != r.Token {
 		return fmt.Errorf("release the reservation of %s: %w", r.ID, store.ErrLost)
@@ -88,7 +88,7 @@ func (rs *reservationTable) Count(now time.Time) (out []store.ReservedCounts) {
 	return out
 }
 
-// List lists the reservations of a consumer; "" means of all consumers.
+// List lists the reservations of a consumer; "" means all consumers.
 func (rs *reservationTable) List(consumer string, limit int, now time.Time) (out []store.ReservedKey) {
 	for key, r := range rs.rows {
 		if consumer == "" || consumer == key.Consumer {

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// lockSaga locks a saga, if it exists.
+// lockSaga locks a saga, unless it does not exist.
 func (tx *Tx) lockSaga(ctx context.Context, at sagaKey, until time.Time) error {
 	if _, there := tx.sagas.Get(at); !there {
 		return nil
@@ -94,7 +94,7 @@ func (tx *Tx) lockSagaAt(ctx context.Context, ref store.SagaRef, until time.Time
 	return tx.sagas.Stands(ref), nil
 }
 
-// changeSagas stages the parts of e that concern sagas.
+// changeSagas checks the parts of e that concern sagas, and adds them to the commit of tx.
 func (tx *Tx) changeSagas(ctx context.Context, e *store.Effect, until time.Time) error {
 	if err := tx.moveSaga(ctx, e.Saga, until); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (tx *Tx) changeSagas(ctx context.Context, e *store.Effect, until time.Time)
 	return tx.noteDefinitions(e.Definitions)
 }
 
-// moveSaga checks the version of a saga and stages its new state.
+// moveSaga adds the new state of a saga to the commit of tx. It fails if the saga has another version.
 func (tx *Tx) moveSaga(ctx context.Context, m *store.SagaUpdate, until time.Time) error {
 	if m == nil {
 		return nil
@@ -126,7 +126,7 @@ func (tx *Tx) wakeOnCommit(s *Store) {
 
 func (d *database) lockedSaga(at sagaKey) bool { return d.held[at] != nil }
 
-// noteDefinitions stages definitions.
+// noteDefinitions adds definitions of sagas to the commit of tx.
 func (tx *Tx) noteDefinitions(ds []store.SagaDefinition) error {
 	for i := range ds {
 		if err := sagarow.CheckDefinition(&ds[i]); err != nil {

@@ -38,7 +38,7 @@ func (ss *sagaTable) Claim(w store.ClaimRequest, locked locked, now time.Time) (
 	return out
 }
 
-// soonest returns the smaller of two times. A negative first time means that there is none.
+// soonest returns the shorter of two times. A negative a means that there is only b.
 func soonest(a, b time.Duration) time.Duration {
 	if a < 0 {
 		return b
@@ -46,7 +46,7 @@ func soonest(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// due returns the sagas of these definitions that have a due time, in the order of due times.
+// due returns the sagas of these definitions that have a due time, in the order of that time.
 func (ss *sagaTable) due(hashes []string) (out []store.Saga) {
 	for _, s := range ss.rows {
 		if !s.Due.IsZero() && slices.Contains(hashes, s.Hash) {

@@ -21,8 +21,8 @@ type place struct {
 
 func (p place) of(holder string) bool { return p.holder == holder }
 
-// HoldEntity puts a saga in the queue for a locked entity, unless the saga is already there. It returns true
-// if the saga is first.
+// HoldEntity adds a saga to the queue of a locked entity, unless the saga is already there. first reports
+// whether the saga is at the front.
 func (v *sagaView) HoldEntity(h *store.EntityHold, e store.Lock, now time.Time) (first bool) {
 	at := sagaEntity{e.Space, e.Key}
 	line, _ := v.lines.Get(at)
@@ -34,7 +34,7 @@ func (v *sagaView) HoldEntity(h *store.EntityHold, e store.Lock, now time.Time) 
 	return line[0].of(h.Holder)
 }
 
-// Lines returns the entities for which a holder is queued.
+// Lines returns the entities with holder in their queues.
 func (v *sagaView) Lines(holder string) (out []sagaEntity) {
 	for _, at := range append(slices.Collect(maps.Keys(v.all)), v.entered...) {
 		line, _ := v.lines.Get(at)
@@ -46,7 +46,8 @@ func (v *sagaView) Lines(holder string) (out []sagaEntity) {
 	return out
 }
 
-// Leave removes a holder from a locked queue. It returns the saga that is then first, if there is one.
+// Leave removes a holder from a locked queue. If another saga becomes the first, Leave returns that saga and
+// true.
 func (v *sagaView) Leave(at sagaEntity, holder string) (next sagaKey, is bool) {
 	line, _ := v.lines.Get(at)
 	first := len(line) > 0 && line[0].of(holder)
@@ -59,7 +60,8 @@ func (v *sagaView) Leave(at sagaEntity, holder string) (next sagaKey, is bool) {
 	return line[0].saga, true
 }
 
-// Wake makes a saga due, unless the saga has ended. A process that has the saga in progress reads it again.
+// Wake makes a saga due, unless it has ended. It also changes the version, so a process that runs the saga
+// reads it again.
 func (v *sagaView) Wake(at sagaKey, now time.Time) {
 	if s, there := v.Get(at); there && s.Ended.IsZero() {
 		s.Version, s.Session, s.Due = s.Version+1, "", now
@@ -67,7 +69,7 @@ func (v *sagaView) Wake(at sagaKey, now time.Time) {
 	}
 }
 
-// Holder returns the holder of an entity, if the entity has one.
+// Holder returns the first saga in the queue of an entity. held is false for an empty queue.
 func (v *sagaView) Holder(e store.Lock) (h store.Hold, held bool) {
 	line, _ := v.lines.Get(sagaEntity{e.Space, e.Key})
 	if len(line) == 0 {

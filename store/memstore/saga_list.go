@@ -11,7 +11,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// List lists sagas. It also returns the last examined saga if Scan ended the list.
+// List lists sagas. It also returns the last examined saga if the limit Scan ended the list.
 func (ss *sagaTable) List(q store.SagaQuery, limit int, now time.Time) ([]store.Saga, *store.SagaRef) {
 	out := sagarow.Listing{Scan: q.Scan, Limit: limit}
 	known := store.SagaQuery{Name: q.Name, Key: q.Key, Stuck: q.Stuck, Paused: q.Paused,
@@ -52,7 +52,7 @@ func selectsSaga(q *store.SagaQuery, s *store.Saga) bool {
 // failing reports whether a saga waits for another attempt.
 func failing(s *store.Saga) bool { return s.Ended.IsZero() && !s.Retry.IsZero() }
 
-// Define stores definitions.
+// Define stores definitions of sagas.
 func (ss *sagaTable) Define(ds []store.SagaDefinition, now time.Time) {
 	for _, d := range ds {
 		at := definitionKey{d.Name, d.Hash}

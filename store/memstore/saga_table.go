@@ -1,5 +1,5 @@
-// This file has the orchestrated sagas and their definitions. It has no locks and never waits: the caller
-// has locked the sagas.
+// The files saga*.go have the orchestrated sagas and their definitions. The methods of sagaTable and sagaView
+// need no locks and never wait, because the caller has locked the sagas.
 
 package memstore
 
@@ -72,7 +72,7 @@ func (v *sagaView) Commit() {
 	}
 }
 
-// Start writes a new saga, or returns the stored one.
+// Start writes a new saga, or returns the stored saga with the same name and key.
 func (v *sagaView) Start(s store.Saga, now time.Time) (stored store.Saga, fresh bool) {
 	at := sagaKeyOf(s.Name, s.Key)
 	stored, there := v.Get(at)
@@ -85,7 +85,7 @@ func (v *sagaView) Start(s store.Saga, now time.Time) (stored store.Saga, fresh 
 	return s, true
 }
 
-// Move moves a saga. Guard: its version.
+// Move stores the new state of a saga. It returns store.ErrLost if the saga has another version.
 func (v *sagaView) Move(m *store.SagaUpdate, now time.Time) error {
 	at := sagaKeyOf(m.Name, m.Key)
 	s, there := v.Get(at)

@@ -17,7 +17,7 @@ func (tx *Tx) lockStep(ctx context.Context, s *store.Step, until time.Time) erro
 
 func (d *database) lockedStep(at stepKey) bool { return d.held[at] != nil }
 
-// step takes or undoes s and returns the previous state.
+// step takes or undoes the step s and returns the previous state.
 func (tx *Tx) step(ctx context.Context, s *store.Step, until time.Time) (store.Step, error) {
 	if err := tx.lockStep(ctx, s, until); err != nil {
 		return store.Step{}, err
@@ -25,7 +25,8 @@ func (tx *Tx) step(ctx context.Context, s *store.Step, until time.Time) (store.S
 	return tx.steps.Take(s, tx.s.db.now())
 }
 
-// setStep checks the state of s and stages the new one.
+// setStep adds the new state of the step s to the commit of tx. It fails if the present state is not in
+// s.From.
 func (tx *Tx) setStep(ctx context.Context, s *store.Step, until time.Time) error {
 	if err := tx.lockStep(ctx, s, until); err != nil {
 		return err
@@ -33,8 +34,8 @@ func (tx *Tx) setStep(ctx context.Context, s *store.Step, until time.Time) error
 	return tx.steps.Set(s, tx.s.db.now())
 }
 
-// noteStep stages the step of a message that is parked or dead. If the step is barred or undone, a dead
-// letter of it blocks no other message.
+// noteStep adds to the commit of tx that the message of a step is parked or dead. If the step is barred or
+// undone, its dead letter blocks no other message.
 func (tx *Tx) noteStep(ctx context.Context, p *store.Park, until time.Time) error {
 	if p.Step == nil {
 		return nil

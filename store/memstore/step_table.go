@@ -1,5 +1,5 @@
-// This file has the steps of sagas at their consumers. It has no locks and never waits: the caller has
-// locked the steps.
+// The files step*.go have the steps of sagas at their consumers. The methods of stepTable and stepView need
+// no locks and never wait, because the caller has locked the steps.
 
 package memstore
 
@@ -23,14 +23,14 @@ type (
 	stepKey struct{ consumer, saga, name, occurrence string }
 	stepRow struct {
 		store.Step
-		by          store.Identity // of the message that undid or barred the step
+		by          store.Identity // the message that undid or barred the step
 		at, changed time.Time
 	}
 	// floor identifies the floor of a step of a consumer.
 	floor struct{ consumer, name string }
 )
 
-// kept reports whether a message is stored, and whether it is a dead letter.
+// kept reports whether a message is parked or dead, and whether it is a dead letter.
 type kept func(markKey) (dead, kept bool)
 
 // newStep returns an empty table.
@@ -80,7 +80,8 @@ func selectsStep(q *store.StepQuery, r *store.StepRecord) bool {
 		(q.State == store.StepAbsent || q.State == r.State && q.Dropped == r.Dropped)
 }
 
-// record returns a step and its history. Only the message itself shows whether its dead letter exists.
+// record returns a step and its history. It also looks for the message of a dead step, because the step keeps
+// its state after an operator drops the dead letter.
 func (r stepRow) record(kept kept) store.StepRecord {
 	out := store.StepRecord{Step: r.Step, By: r.by, At: r.at, Changed: r.changed}
 	if r.State != store.StepParked && r.State != store.StepDead {
@@ -98,8 +99,8 @@ func (r stepRow) record(kept kept) store.StepRecord {
 func (r stepRow) message() markKey { return markKey{Consumer: r.Consumer, Identity: r.Identity} }
 
 // Forget deletes the steps that were stored before the cutoff, if their saga also began before the cutoff. It
-// raises the floors of the deleted steps. A step stays if it is locked, if its call is in progress, if its
-// message is parked or dead, or if the beginning of its saga is not known.
+// raises the floors of the deleted steps. It keeps a step if it is locked, if its call is in progress, if its
+// message is parked or dead, or if the begin of its saga is unknown.
 func (ss *stepTable) Forget(cutoff time.Time, kept kept, locked func(stepKey) bool) (n int64) {
 	maps.DeleteFunc(ss.rows, func(key stepKey, r stepRow) bool {
 		if locked(key) || !r.deletable(cutoff, kept) {
@@ -130,7 +131,7 @@ func (r stepRow) deletable(cutoff time.Time, kept kept) bool {
 		r.at.Before(cutoff)
 }
 
-// Belonging adds the consumer's steps and floors to b.
+// Belonging adds the numbers of the consumer's steps and floors to b.
 func (ss *stepTable) Belonging(consumer string, b *store.ConsumerRows) {
 	for key := range ss.rows {
 		if key.consumer == consumer {

@@ -20,7 +20,7 @@ func free(s store.StepState) bool {
 	return s == store.StepAbsent || s == store.StepParked || s == store.StepDead
 }
 
-// over reports whether no message may take a step in state s any more.
+// over reports whether the step in state s is barred or undone, so that no message may take it any more.
 func over(s store.StepState) bool { return s == store.StepBarred || s == store.StepUndone }
 
 // rowOf returns the stored row of a step, or a new one.
@@ -36,7 +36,7 @@ func (v *stepView) rowOf(s *store.Step, now time.Time) stepRow {
 	return r
 }
 
-// Take takes or undoes s and returns the previous state.
+// Take takes or undoes the step s and returns the previous state.
 func (v *stepView) Take(s *store.Step, now time.Time) (store.Step, error) {
 	r := v.rowOf(s, now)
 	found := store.Step{State: r.State, Identity: r.Identity, Code: r.Code, Result: r.Result,
@@ -76,7 +76,7 @@ func undone(was store.StepState) store.StepState {
 	return store.StepBarred
 }
 
-// forgotten reports whether a step without a row may have been deleted.
+// forgotten reports whether Forget may have deleted a step without a row.
 func (ss *stepTable) forgotten(s *store.Step) bool {
 	at, some := ss.floors[floor{s.Consumer, s.Name}]
 	return some && s.Begun.Before(at)

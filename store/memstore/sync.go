@@ -6,8 +6,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// SyncConsumer stores the heartbeat and the checkpoints of a consumer's process. Memory has no server
-// session. If the caller requires one, SyncConsumer stores no checkpoint.
+// SyncConsumer stores the heartbeat and the checkpoints of a consumer's process, and returns those of the
+// consumer. If the caller requires a certain server, which memory does not have, SyncConsumer stores no
+// checkpoint.
 func (s *Store) SyncConsumer(ctx context.Context, a store.SyncRequest) (out store.SyncResult, err error) {
 	err = s.enter(ctx, func() error {
 		d, now := s.db, s.db.now()

@@ -1,10 +1,8 @@
-// This file has tables in memory and their views for transactions.
-
 package memstore
 
 import "maps"
 
-// tableView is a table as one transaction reads it: the committed rows and the transaction's own writes.
+// tableView is a table as one transaction reads it: the committed rows and the writes of the transaction.
 // Other transactions do not read these writes before Commit.
 type tableView[K comparable, V any] struct{ under, written map[K]V }
 
@@ -37,8 +35,8 @@ func (v *tableView[K, V]) Written() bool { return len(v.written) > 0 }
 // Commit makes all writes visible.
 func (v *tableView[K, V]) Commit() { maps.Copy(v.under, v.written) }
 
-// move gives a new key to each row for which the given function returns true. It ranges over a copy, because
-// a range over a map may include rows that were added meanwhile.
+// move gives a new key to each row for which the function move returns true. It ranges over a copy, because a
+// range over a map may include rows that the loop added.
 func move[K comparable, V any](rows map[K]V, move func(K, V) (K, V, bool)) {
 	for key, row := range maps.Clone(rows) {
 		if to, as, of := move(key, row); of {

@@ -10,7 +10,7 @@ import (
 
 var _ store.Tracker[*Tx] = (*Store)(nil)
 
-// LockTracked reads the rows of sagas and creates missing rows. Rivals wait until tx ends.
+// LockTracked reads and locks the rows of sagas, and creates missing rows.
 func (s *Store) LockTracked(ctx context.Context, tx *Tx, flow string,
 	keys ...string) (rows []store.Tracked, err error) {
 	for _, key := range slices.Sorted(slices.Values(keys)) { // sorted to prevent deadlocks
@@ -29,7 +29,7 @@ func (s *Store) LockTracked(ctx context.Context, tx *Tx, flow string,
 	return rows, nil
 }
 
-// saveTracked stages rows that LockTracked locked.
+// saveTracked adds rows to the commit of tx. LockTracked must have locked these rows.
 func (tx *Tx) saveTracked(rows []store.Tracked) {
 	for _, t := range rows {
 		tx.tracks.Save(t, tx.s.db.now())

@@ -1,5 +1,5 @@
-// This file has the choreographed sagas that flows track. It has no locks and never waits: the caller has
-// locked the rows.
+// This file has the choreographed sagas that trackers follow. Its methods need no locks and never wait,
+// because the caller has locked the rows.
 
 package memstore
 

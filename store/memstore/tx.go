@@ -11,12 +11,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Tx is a transaction. In addition to Skald's own data it has a small table for the user: keys and values,
-// visible to others after the commit. A Tx is for one goroutine at a time.
+// Tx is a transaction. In addition to Skald's data, it reads and writes a small table of the user: keys and
+// values. A Tx is for one goroutine at a time.
 type Tx struct {
 	s      *Store
 	lent   bool
-	wait   time.Duration // for rivals
+	wait   time.Duration // maximum wait for a lock
 	handle time.Duration // maximum idle time; 0 means no limit
 	used   time.Time
 	began  time.Time
@@ -35,12 +35,12 @@ type Tx struct {
 	given   map[entity]int64
 	rows    []outboxRow
 	shards  []store.Progress
-	admits  map[int64]bool        // numbers in quarantine that the transaction admits
+	admits  map[int64]bool        // Numbers of the quarantined messages that the transaction admits
 	changes []func(now time.Time) // the other changes of the commit, in order
-	by      []*Store              // handles to wake
+	by      []*Store              // other handles to wake at the commit
 }
 
-// begin begins a transaction. The caller has d.mu locked.
+// begin begins a transaction. The caller must have locked mu of the database.
 func (s *Store) begin() *Tx {
 	tx := &Tx{s: s, wait: s.db.wait, user: map[string]*string{}, marks: s.db.marks.View(),
 		steps:  s.db.steps.View(),
@@ -65,7 +65,7 @@ func (tx *Tx) idle() (time.Duration, bool) {
 	return tx.handle - tx.s.db.now().Sub(tx.used), true
 }
 
-// usable returns the reason why tx accepts no statements.
+// usable returns an error if tx accepts no statements. It ends tx if tx was idle for too long.
 func (tx *Tx) usable() error {
 	if idle, ends := tx.idle(); ends && idle <= 0 && tx.over == nil {
 		tx.end(ErrIdle)
@@ -79,7 +79,7 @@ func (tx *Tx) usable() error {
 	return nil
 }
 
-// end rolls tx back unless it was committed, and releases all its locks.
+// end ends tx with the reason why, and releases all its locks. Changes that were not committed are lost.
 func (tx *Tx) end(why error) {
 	if tx.over != nil {
 		return
@@ -89,8 +89,8 @@ func (tx *Tx) end(why error) {
 	tx.s.db.release(tx)
 }
 
-// pass ends tx for a function that has returned, and returns the transaction for the next one. The caller
-// has d.mu locked.
+// pass revokes tx from a function that has returned, and returns a new handle of the transaction for the next
+// function. The caller must have locked mu of the database.
 func (tx *Tx) pass() *Tx {
 	next := *tx
 	next.waiters, next.waitsFor = 0, nil
@@ -99,7 +99,7 @@ func (tx *Tx) pass() *Tx {
 	}
 	delete(tx.s.open, tx)
 	tx.s.open[&next] = struct{}{}
-	tx.over, tx.locks, tx.waitsFor = errReturned, nil, &next // rivals that wait for tx wait for next
+	tx.over, tx.locks, tx.waitsFor = errReturned, nil, &next // transactions that wait for tx now wait for next
 	return &next
 }
 
@@ -141,7 +141,7 @@ func (tx *Tx) get(d *database, key string) (string, bool) {
 }
 
 // Put writes a key of the user's table and locks it until the transaction ends. An error aborts the
-// transaction; store.ErrBusy means that a rival had the key for too long.
+// transaction. Put returns store.ErrBusy if another transaction had the key for too long.
 func (tx *Tx) Put(key, value string) error {
 	return tx.do(func(d *database) error {
 		if err := tx.lock(d, key); err != nil {
@@ -152,7 +152,7 @@ func (tx *Tx) Put(key, value string) error {
 	})
 }
 
-// Insert writes a new key, as Put does. If the key exists, Insert returns ErrExists, which aborts the
+// Insert writes a new key, as Put does. If the key exists, Insert returns ErrExists and aborts the
 // transaction.
 func (tx *Tx) Insert(key, value string) error {
 	return tx.do(func(d *database) error {
@@ -238,7 +238,7 @@ func (tx *Tx) Rollback() error {
 	return err
 }
 
-// commit makes all staged changes of tx visible, or none. The caller has d.mu locked.
+// commit makes all changes of tx visible, or none. The caller must have locked mu of the database.
 func (tx *Tx) commit() error {
 	d := tx.s.db
 	if err := tx.usable(); err != nil {

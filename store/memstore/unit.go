@@ -24,7 +24,7 @@ type unit struct {
 	found store.Found
 }
 
-// Begin opens a unit and applies the intake.
+// Begin begins a transaction and applies the intake.
 func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], error) {
 	if len(in.Settings) > 0 {
 		return nil, fmt.Errorf("begin: %w", store.ErrNoSettings)
@@ -54,7 +54,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], er
 	return u, nil
 }
 
-// Enter applies the intake within a transaction of the caller.
+// Enter applies the intake in, in a transaction of the caller.
 func (s *Store) Enter(ctx context.Context, tx *Tx, in store.Intake) (store.Found, error) {
 	u := &unit{tx: tx}
 	if len(in.Settings) > 0 {
@@ -70,7 +70,8 @@ func (s *Store) Enter(ctx context.Context, tx *Tx, in store.Intake) (store.Found
 	return u.found, nil
 }
 
-// take applies the intake, beginning with the marks. It sorts each kind, so that two intakes cannot deadlock.
+// take applies the intake, beginning with the marks. It locks each kind in sorted order, so that two intakes
+// cannot deadlock.
 func (u *unit) take(ctx context.Context, in store.Intake) error {
 	until := time.Now().Add(u.tx.wait)
 	// outcomes has the results for messages that are parked or dead.
@@ -94,10 +95,10 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 		}
 		if found := &u.found.Marks[i].Outcome; *found == store.Fresh || *found == store.TooOld &&
 			(outcomes[i] == store.Waiting || outcomes[i] == store.Dead) {
-			*found = outcomes[i] // a parked or dead message is never too old
+			*found = outcomes[i] // takes precedence over TooOld
 		}
 		if outcomes[i] != store.Fresh {
-			// a mark that is not fresh is not committed with the others
+			// so that the transaction can commit the other marks
 			u.tx.marks.Undo(keyOf(&in.Marks[i]))
 		}
 	}
@@ -122,7 +123,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 	return nil
 }
 
-// entity locks l and returns the version that tx gives it.
+// entity locks l and returns its new version.
 func (tx *Tx) entity(ctx context.Context, l store.Lock, until time.Time) (int64, error) {
 	d, e := tx.s.db, entity{l.Space, l.Key}
 	if err := d.acquire(ctx, tx, e, until); err != nil {
@@ -136,7 +137,7 @@ func (u *unit) Tx() *Tx            { return u.tx }
 func (u *unit) Found() store.Found { return u.found }
 
 // Outage returns true if Kill or an idle timeout ended the transaction. It also returns true if the
-// transaction was aborted because a rival had a key for too long.
+// transaction was aborted because another transaction had a key for too long.
 func (u *unit) Outage(_ context.Context, err error) bool {
 	d := u.tx.s.db
 	d.mu.Lock()
@@ -157,7 +158,7 @@ func (u *unit) Return() {
 	}
 }
 
-// Drop ends the transaction as if it had been idle for too long.
+// Drop ends the transaction as if it had exceeded Intake.Handle.
 func (u *unit) Drop() {
 	d := u.tx.s.db
 	d.mu.Lock()
@@ -171,7 +172,7 @@ func (*unit) Savepoint(context.Context) bool { return false }
 // Undo returns an error, because this driver has no savepoints.
 func (*unit) Undo(context.Context) error { return errNoSavepoint }
 
-// Usable returns the reason why the transaction was ended or aborted.
+// Usable returns an error if the transaction has ended or is aborted.
 func (u *unit) Usable(context.Context) error {
 	d := u.tx.s.db
 	d.mu.Lock()
@@ -179,7 +180,7 @@ func (u *unit) Usable(context.Context) error {
 	return u.tx.usable()
 }
 
-// Commit writes es, then commits.
+// Commit applies es and commits.
 func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	d := u.tx.s.db
 	d.mu.Lock()
@@ -190,12 +191,12 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 	return nil
 }
 
-// CommitThen only commits, because the store has no round trip to share.
+// CommitThen only commits, because memory has no round trip to save.
 func (u *unit) CommitThen(ctx context.Context, _ store.Intake, es ...store.Effect) (store.Unit[*Tx], error) {
 	return nil, u.Commit(ctx, es...)
 }
 
-// Rollback undoes everything and then applies the given effects.
+// Rollback rolls back and then applies instead in new transactions.
 func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	d := u.tx.s.db
 	d.mu.Lock()
@@ -211,7 +212,7 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 	return u.tx.s.Apply(ctx, instead...)
 }
 
-// finish stages es and commits, or undoes everything. The caller has d.mu locked.
+// finish applies es and commits, or rolls back. The caller must have locked mu of the database.
 func (tx *Tx) finish(ctx context.Context, es []store.Effect) error {
 	until := time.Now().Add(tx.wait)
 	for _, e := range es {
@@ -227,7 +228,7 @@ func (tx *Tx) finish(ctx context.Context, es []store.Effect) error {
 	return tx.commit()
 }
 
-// stage checks the guards of e and stages its writes for the commit.
+// stage checks the guards of e and adds its writes to the commit of tx.
 func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error {
 	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
 		outcome, err := tx.lockTurnOf(ctx, e.Mark, nil, until)
@@ -297,7 +298,7 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 	return tx.write(e)
 }
 
-// write assigns sequence numbers to the rows of e.
+// write adds the rows of e to the commit of tx, with their sequence numbers.
 func (tx *Tx) write(e store.Effect) error {
 	d := tx.s.db
 	for i := range e.Rows {
@@ -309,7 +310,7 @@ func (tx *Tx) write(e store.Effect) error {
 	return nil
 }
 
-// Write adds rows to tx.
+// Write adds es to tx and never commits tx.
 func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 	if tx.s.db != s.db {
 		return errOther
@@ -344,9 +345,9 @@ func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 	return nil
 }
 
-// Apply applies the effects in order. It applies none if a row exceeds a limit. After an outage, earlier
-// effects stay stored, because the memory store has no savepoints. A caller cannot derive from an outage
-// which effects were stored.
+// Apply applies the effects in order, each in its own transaction, because memory has no savepoints. It
+// applies none if a row exceeds a limit. After an outage, the earlier effects are stored, although the
+// results are false.
 func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	stored := make([]bool, len(es))
 	for i := range es {

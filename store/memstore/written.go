@@ -7,7 +7,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Written lists matching rows among the newest rows, published or not.
+// Written lists matching rows among the newest rows, published and unpublished.
 func (o *outboxTable) Written(q *store.WrittenQuery, limit int) (out []store.WrittenRow) {
 	for _, r := range o.rows[max(0, len(o.rows)-store.WrittenScan):] {
 		m := &r.Message
