@@ -48,7 +48,7 @@ type SagaState struct {
 	At      time.Time  `json:"heard_at,omitzero"` // time of the first recorded event
 	Changed time.Time  `json:"changed_at,omitzero"`
 	Keys    [][]byte   `json:"-"` // keys of the saga's messages
-	Refused []string   `json:"-"` // the reasons for which Compensate would undo nothing; empty if it can undo the saga
+	Refused []string   `json:"-"` // why Compensate would undo nothing; empty if it can undo the saga
 }
 
 // Wait is a wait for one of several events.

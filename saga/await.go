@@ -49,7 +49,7 @@ const (
 	Early      SignalResult = "early"  // the step has not begun, so the signal is stored for it
 	Duplicate  SignalResult = "repeat" // the signal is ignored, because an earlier one was taken
 	NotWaiting SignalResult = "late"   // the step no longer waits
-	Full       SignalResult = "full"   // the step has not begun, and 64 signals are stored already, so this one is lost
+	Full       SignalResult = "full"   // the step has not begun, and 64 signals are stored already
 
 	// TooLate means that the saga cannot turn back: its pivot is done, or it has ended.
 	TooLate SignalResult = "too late"

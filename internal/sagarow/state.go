@@ -16,7 +16,7 @@ import (
 
 // Origin has the message, the trace and the parent from which a saga was started. It never changes.
 type Origin struct {
-	Correlation string    `json:"correlation,omitempty"` // correlation id of the message whose handler started the saga
+	Correlation string    `json:"correlation,omitempty"` // of the message that started the saga
 	Causation   string    `json:"causation,omitempty"`   // id of that message
 	Trace       string    `json:"trace,omitempty"`       // W3C trace context
 	Parent      *Ancestor `json:"parent,omitempty"`

@@ -39,7 +39,8 @@ func (e *Engine[TTx]) setAside(ctx context.Context, ls []*live[TTx]) (now []*liv
 
 // putAll writes the states of sagas in one transaction. If away is above 0, it releases the sagas for that
 // duration. It returns the sagas that are stored. The others are claimed again when their leases end.
-func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx], away time.Duration) (written []*live[TTx]) {
+func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx],
+	away time.Duration) (written []*live[TTx]) {
 	if len(ls) == 0 {
 		return nil
 	}

@@ -28,7 +28,7 @@ const (
 // Policy limits the attempts of a step, or of its undo.
 type Policy struct {
 	Attempts        int           `json:"attempts,omitempty"` // maximum; 0 means no limit
-	InitialInterval time.Duration `json:"first,omitempty"`    // wait after the first failure; doubles with each failure
+	InitialInterval time.Duration `json:"first,omitempty"`    // wait after the first failure; it doubles
 	// MaxInterval is the longest wait. Jitter adds up to half of the wait.
 	MaxInterval time.Duration `json:"most,omitempty"`
 	// Timeout limits one attempt, or the wait for a reply. 0 means no limit.

@@ -43,9 +43,9 @@ type State struct {
 	ID       string    `json:"id"`
 	Status   Status    `json:"status"`
 	Deadline time.Time `json:"deadline,omitzero"` // zero if there is none, or after it has passed
-	Overdue  bool      `json:"overdue,omitempty"` // the deadline passed, or the saga was to turn back, after the pivot
+	Overdue  bool      `json:"overdue,omitempty"` // the deadline or a cancellation came after the pivot
 	Paused   bool      `json:"paused,omitempty"`
-	Cause    *Cause    `json:"cause,omitempty"` // reason for which the saga turned back; nil if it did not
+	Cause    *Cause    `json:"cause,omitempty"` // why the saga turned back, or nil
 	// Runs are in the order in which they began. A step without a run has not begun.
 	Runs  []Run  `json:"runs,omitempty"`
 	Early []Data `json:"early,omitempty"` // signals for steps that have not begun
