@@ -15,19 +15,19 @@ import (
 	"testing"
 )
 
-// Cluster is a private PostgreSQL cluster in its own folder, run by the installed programs. It is stopped
-// and removed with the test.
+// Cluster is a private PostgreSQL cluster in its own folder. It runs the installed programs. The end of the
+// test stops and removes it.
 type Cluster struct {
 	t    testing.TB
 	bin  string
 	root string              // the folder with all its files
-	as   *syscall.Credential // PostgreSQL refuses to run as root; nil: this user
-	Data string
+	as   *syscall.Credential // the user that runs it, because PostgreSQL refuses root; nil means this user
+	Data string              // the data directory
 	Port int
 }
 
-// NewCluster creates and starts a cluster that trusts all clients on 127.0.0.1. Each setting is a line of
-// postgresql.conf.
+// NewCluster creates and starts a cluster that accepts all clients on 127.0.0.1 without a password. Each
+// setting is a line of postgresql.conf.
 func NewCluster(t testing.TB, settings ...string) *Cluster {
 	t.Helper()
 	c := emptyCluster(t)
@@ -59,12 +59,12 @@ func emptyCluster(t testing.TB) *Cluster {
 	return c
 }
 
-// programs returns the folder of PostgreSQL's programs: that of the initdb in PATH, or the newest in
-// /usr/lib/postgresql.
+// programs returns the folder of PostgreSQL's programs: the folder of initdb in PATH, or the newest one in
+// /usr/lib/postgresql. It skips the test if it finds none.
 func programs(t testing.TB) string {
 	t.Helper()
 	if at, err := exec.LookPath("initdb"); err == nil {
-		if real, err := filepath.EvalSymlinks(at); err == nil { // the other programs may have no link
+		if real, err := filepath.EvalSymlinks(at); err == nil { // the other programs may have no link in PATH
 			return filepath.Dir(real)
 		}
 	}
@@ -93,7 +93,7 @@ func owner(t testing.TB) *syscall.Credential {
 	return nil
 }
 
-// Do runs one of PostgreSQL's programs and returns its output.
+// Do runs one of PostgreSQL's programs and returns its output. It fails the test if the program fails.
 func (c *Cluster) Do(name string, args ...string) string {
 	c.t.Helper()
 	out, err := c.try(name, args...)
@@ -112,7 +112,7 @@ func (c *Cluster) try(name string, args ...string) (string, error) {
 	if c.as != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.as}
 	}
-	// A pipe would stay open, because a started server inherits it.
+	// The output goes to a file, because a started server would inherit a pipe and keep it open.
 	out, err := os.CreateTemp(c.root, "out-")
 	if err != nil {
 		return "", err
@@ -124,7 +124,7 @@ func (c *Cluster) try(name string, args ...string) (string, error) {
 	return string(bytes.TrimSpace(said)), err
 }
 
-// Set adds lines to postgresql.conf. Start makes the server read them.
+// Set adds lines to postgresql.conf. The server reads them at its next start.
 func (c *Cluster) Set(lines ...string) {
 	c.t.Helper()
 	f, err := os.OpenFile(filepath.Join(c.Data, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0o600)
@@ -154,7 +154,7 @@ func (c *Cluster) URL(database string) string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", c.Port, database)
 }
 
-// SQL runs each statement separately with psql, and returns the output, unaligned.
+// SQL runs each statement separately with psql, and returns the unaligned output.
 func (c *Cluster) SQL(database string, statements ...string) string {
 	c.t.Helper()
 	args := []string{"-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", database}
@@ -164,8 +164,8 @@ func (c *Cluster) SQL(database string, statements ...string) string {
 	return c.Do("psql", args...)
 }
 
-// Copy returns a new cluster with a copy of this one's files. This one must be stopped. The new one is not
-// started.
+// Copy returns a new cluster with a copy of the files of c. c must be stopped, and Copy does not start the
+// new cluster.
 func (c *Cluster) Copy() *Cluster {
 	c.t.Helper()
 	to := emptyCluster(c.t)
@@ -173,7 +173,7 @@ func (c *Cluster) Copy() *Cluster {
 	return to
 }
 
-// Backup returns a new cluster with a backup of this running one. The new one is not started.
+// Backup returns a new cluster with a physical backup of the running c. It does not start the new cluster.
 func (c *Cluster) Backup() *Cluster {
 	c.t.Helper()
 	to := emptyCluster(c.t)
@@ -181,7 +181,7 @@ func (c *Cluster) Backup() *Cluster {
 	return to
 }
 
-// Restore replaces this cluster's files with those of another. Both must be stopped.
+// Restore replaces the files of c with those of from. Both must be stopped.
 func (c *Cluster) Restore(from *Cluster) {
 	c.t.Helper()
 	if err := os.RemoveAll(c.Data); err != nil {
@@ -197,7 +197,7 @@ func (c *Cluster) run(name string, args ...string) {
 	}
 }
 
-// Standby starts a streaming standby of this cluster.
+// Standby starts and returns a streaming standby of c.
 func (c *Cluster) Standby() *Cluster {
 	c.t.Helper()
 	to := emptyCluster(c.t)
@@ -206,7 +206,7 @@ func (c *Cluster) Standby() *Cluster {
 	return to
 }
 
-// Promote promotes a standby to a primary.
+// Promote promotes the standby c to a primary.
 func (c *Cluster) Promote() {
 	c.t.Helper()
 	c.Do("pg_ctl", "promote", "-w", "-t", "300", "-D", c.Data)
@@ -220,7 +220,7 @@ func (c *Cluster) Dump(database string, args ...string) string {
 	return path
 }
 
-// Load creates a database from a file of Dump.
+// Load creates a database from a file that Dump wrote.
 func (c *Cluster) Load(database, path string) {
 	c.t.Helper()
 	c.SQL("postgres", `CREATE DATABASE "`+database+`" TEMPLATE template0 ENCODING 'UTF8'`)

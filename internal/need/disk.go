@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// SmallDisk returns a folder on a new file system of that many megabytes. It skips the test if it cannot
-// mount one (not Linux, no right).
+// SmallDisk returns a folder on a new file system of the given size. It skips the test if it cannot mount a
+// file system: not on Linux, or without the right.
 func SmallDisk(t testing.TB, megabytes int) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "skald-disk-") // not t.TempDir, because another user needs access
+	dir, err := os.MkdirTemp("", "skald-disk-") // t.TempDir would deny access to the user of a cluster
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func SmallDisk(t testing.TB, megabytes int) string {
 	return dir
 }
 
-// Own gives a folder to the user that runs the cluster.
+// Own changes the owner of a folder to the user that runs the cluster.
 func (c *Cluster) Own(dir string) {
 	c.t.Helper()
 	if c.as == nil {

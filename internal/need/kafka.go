@@ -2,14 +2,14 @@ package need
 
 import "testing"
 
-// Guarded has the listeners of a Kafka that need a login. Its plain listener, Kafka, creates users and
-// grants rights.
+// Guarded has the listeners of a Kafka broker that require a login.
 type Guarded struct {
 	TLS, SASL, SASLTLS string // host:port each
 	Certs              string // a folder with ca.pem, client.crt and client.key
 }
 
-// GuardedKafka returns the listeners of the broker of Kafka.
+// GuardedKafka returns the listeners of the broker that Kafka returns. Clients of the plain listener may
+// create users and grant rights.
 func GuardedKafka(t testing.TB) (plain string, g Guarded) {
 	t.Helper()
 	return Kafka(t), Guarded{
@@ -20,7 +20,7 @@ func GuardedKafka(t testing.TB) (plain string, g Guarded) {
 	}
 }
 
-// Python returns an interpreter with the packages confluent_kafka and psycopg.
+// Python returns the path of a Python interpreter with the packages confluent_kafka and psycopg.
 func Python(t testing.TB) string {
 	t.Helper()
 	return from(t, "SKALD_TEST_PYTHON", "Python with confluent-kafka and psycopg", "python")

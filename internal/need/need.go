@@ -1,4 +1,6 @@
-// Package need returns the addresses of real servers for tests, or skips the tests with the reason.
+// Package need returns the addresses of real servers for tests. If a server is missing, it skips the test
+// with the reason, or fails it if SKALD_TEST_REQUIRE is 1. The package also has helpers that start private
+// servers, and a proxy that disturbs connections.
 package need
 
 import (
@@ -18,11 +20,11 @@ func Postgres(t testing.TB) string {
 	return from(t, "SKALD_TEST_POSTGRES", "PostgreSQL", "")
 }
 
-// newest is the version that is required if servers are required. Other versions are tested only if they
-// are set.
+// newest is the major version of PostgreSQL that SKALD_TEST_REQUIRE requires. Other versions are optional.
 const newest = "18"
 
-// PostgresVersion returns the URL of a PostgreSQL server of a major version, as Postgres does.
+// PostgresVersion returns the URL of a PostgreSQL server of a major version. The test may create databases
+// there.
 func PostgresVersion(t testing.TB, major string) string {
 	t.Helper()
 	if major != newest && os.Getenv("SKALD_TEST_POSTGRES_"+major) == "" {
@@ -32,8 +34,8 @@ func PostgresVersion(t testing.TB, major string) string {
 	return from(t, "SKALD_TEST_POSTGRES_"+major, "PostgreSQL "+major, "postgres"+major)
 }
 
-// PgBouncer returns the URL, with a query, of a pooler in transaction mode in front of the server of
-// Postgres.
+// PgBouncer returns the URL of a pooler in transaction mode in front of the server that Postgres returns. The
+// URL has a query.
 func PgBouncer(t testing.TB) string {
 	t.Helper()
 	Postgres(t)
@@ -59,14 +61,14 @@ func NATS(t testing.TB) string {
 	return from(t, "SKALD_TEST_NATS", "NATS", "nats")
 }
 
-// Redis returns the URL of a Redis, redis://host:port, which tests share: use a unique key prefix.
+// Redis returns the URL of a Redis, redis://host:port. Tests share it, so use a unique key prefix.
 func Redis(t testing.TB) string {
 	t.Helper()
 	return from(t, "SKALD_TEST_REDIS", "Redis", "redis")
 }
 
-// OwnRedis starts a private Redis, which the test may pause, flush and kill; more are options of
-// redis-server. It ends with the test.
+// OwnRedis starts a private Redis with the options more. The test may pause, flush and kill it. The end of
+// the test stops it.
 func OwnRedis(t testing.TB, more ...string) (url string, server *os.Process) {
 	t.Helper()
 	program, err := exec.LookPath("redis-server")
@@ -96,14 +98,15 @@ func OwnRedis(t testing.TB, more ...string) (url string, server *os.Process) {
 	}
 }
 
-// JDBC returns the jar of PostgreSQL's driver for Java. If it is set, a JDK is installed.
+// JDBC returns the path of the jar of PostgreSQL's driver for Java. The test may assume that a JDK is
+// installed, too.
 func JDBC(t testing.TB) string {
 	t.Helper()
 	return from(t, "SKALD_TEST_JDBC", "PostgreSQL driver for Java", "jdbc")
 }
 
-// Node returns a folder whose node_modules has pg, PostgreSQL's client for JavaScript and TypeScript. If it
-// is set, node is installed. SKALD_TEST_REQUIRE does not require it.
+// Node returns a folder with pg, a PostgreSQL client for JavaScript and TypeScript, in node_modules. The test
+// may assume that node is installed, too. SKALD_TEST_REQUIRE does not require it.
 func Node(t testing.TB) string {
 	t.Helper()
 	at := os.Getenv("SKALD_TEST_NODE")
@@ -113,8 +116,8 @@ func Node(t testing.TB) string {
 	return at
 }
 
-// Debezium returns a folder with the jars of Kafka Connect and Debezium's connector for PostgreSQL. They
-// use most of a core, so only make connectors runs them.
+// Debezium returns a folder with the jars of Kafka Connect and of Debezium's connector for PostgreSQL. Such
+// tests use most of a core, so only make connectors runs them.
 func Debezium(t testing.TB) string {
 	t.Helper()
 	at := os.Getenv("SKALD_TEST_DEBEZIUM")
@@ -124,7 +127,8 @@ func Debezium(t testing.TB) string {
 	return at
 }
 
-// from returns an environment variable; up is the name of the server for scripts/services.
+// from returns the environment variable name. If the variable is empty, it skips the test with the command
+// that starts server: scripts/services with the argument up.
 func from(t testing.TB, name, server, up string) string {
 	t.Helper()
 	if at := os.Getenv(name); at != "" {
@@ -135,7 +139,7 @@ func from(t testing.TB, name, server, up string) string {
 	return ""
 }
 
-// without skips the test with a reason, or fails it if all servers are required.
+// without skips the test with the reason why. It fails the test instead if SKALD_TEST_REQUIRE is 1.
 func without(t testing.TB, why string) {
 	t.Helper()
 	if os.Getenv("SKALD_TEST_REQUIRE") == "1" {
@@ -144,7 +148,7 @@ func without(t testing.TB, why string) {
 	t.Skip(why)
 }
 
-// Psql returns the path of PostgreSQL's client.
+// Psql returns the path of psql, PostgreSQL's client.
 func Psql(t testing.TB) string {
 	t.Helper()
 	at, err := exec.LookPath("psql")

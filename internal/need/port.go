@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FreePort returns a free port of 127.0.0.1 below the range of automatic ports, so that no other program
-// takes it while a test restarts its server.
+// FreePort returns a free port of 127.0.0.1 below the range of ephemeral ports. So the system gives this port
+// to no other program while a test restarts its server.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {

@@ -11,9 +11,10 @@ import (
 // Way is the behaviour of a Proxy.
 type Way int
 
+// Ways of a Proxy.
 const (
 	Pass    Way = iota // forwards all bytes
-	Swallow            // reads and forwards nothing, in both directions; connections stay open
+	Swallow            // discards all bytes in both directions; connections stay open
 	Refuse             // closes every connection
 	Garble             // answers each new connection with bytes of another protocol, and closes it
 )
@@ -32,10 +33,10 @@ type Proxy struct {
 // proxied is one connection through a Proxy.
 type proxied struct {
 	from, to net.Conn
-	dead     bool // forwards nothing any more, with any way
+	dead     bool // the connection discards all bytes, whatever the Way is
 }
 
-// NewProxy returns a proxy to the server at target, host:port. It ends with the test.
+// NewProxy returns a proxy to the server at target, host:port. The end of the test stops it.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,7 +65,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 // Addr returns the address for clients, host:port.
 func (p *Proxy) Addr() string { return p.l.Addr().String() }
 
-// Set changes the way of all open and new connections.
+// Set changes the behaviour for all open and new connections.
 func (p *Proxy) Set(w Way) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,8 +78,8 @@ func (p *Proxy) Set(w Way) {
 	}
 }
 
-// Deaden stops forwarding on all open connections and leaves them open. New connections work. It returns
-// their number.
+// Deaden makes all open connections discard all bytes. New connections work. It returns the number of
+// connections that it changed.
 func (p *Proxy) Deaden() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +92,7 @@ func (p *Proxy) Deaden() (n int) {
 	return n
 }
 
-// Lead makes new connections go to another server.
+// Lead changes the server for new connections.
 func (p *Proxy) Lead(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,6 +106,7 @@ func (p *Proxy) Open() int {
 	return len(p.open)
 }
 
+// carry forwards one connection until its end.
 func (p *Proxy) carry(from net.Conn) {
 	defer func() { _ = from.Close() }()
 	p.mu.Lock()
@@ -116,7 +118,7 @@ func (p *Proxy) carry(from net.Conn) {
 	case Garble:
 		_, _ = io.WriteString(from, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 		_ = from.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-		_, _ = io.Copy(io.Discard, from) // so that the answer arrives before the end
+		_, _ = io.Copy(io.Discard, from) // closing with unread bytes could destroy the answer
 		return
 	}
 	to, err := net.Dial("tcp", target)
@@ -146,7 +148,7 @@ func (p *Proxy) carry(from net.Conn) {
 	<-answered
 }
 
-// half is one direction of a connection.
+// half is one direction of a connection. Its Write forwards or discards bytes.
 type half struct {
 	p  *Proxy
 	c  *proxied
@@ -156,7 +158,7 @@ type half struct {
 func (h *half) Write(b []byte) (int, error) {
 	h.p.mu.Lock()
 	if h.p.way == Swallow {
-		h.c.dead = true // a stream with a gap is useless
+		h.c.dead = true // also after the next Set, because a stream with a gap is useless
 	}
 	dead := h.c.dead
 	h.p.mu.Unlock()

@@ -15,6 +15,7 @@ func RabbitMQCtl(t testing.TB) func(args ...string) string {
 		"rabbitmq"))
 }
 
+// control returns a function that runs the command program with arguments and returns its output.
 func control(t testing.TB, program string) func(args ...string) string {
 	return func(args ...string) string {
 		t.Helper()
@@ -27,8 +28,8 @@ func control(t testing.TB, program string) func(args ...string) string {
 	}
 }
 
-// SecureRabbitMQ returns the URL of the RabbitMQ listener that requires certificates, amqps://host:port,
-// and a folder with ca.pem, client.crt and client.key.
+// SecureRabbitMQ returns the URL of the RabbitMQ listener that requires client certificates,
+// amqps://host:port. certs is a folder with ca.pem, client.crt and client.key.
 func SecureRabbitMQ(t testing.TB) (url, certs string) {
 	t.Helper()
 	RabbitMQ(t)
@@ -36,11 +37,11 @@ func SecureRabbitMQ(t testing.TB) (url, certs string) {
 		from(t, "SKALD_TEST_RABBITMQ_CERTS", "RabbitMQ with a TLS listener", "rabbitmq")
 }
 
-// OwnRabbitMQ starts a private server. It returns the URL, and a function that kills and restarts the
-// server with the same data.
+// OwnRabbitMQ starts a private RabbitMQ server. It returns the URL, and a function that kills the server and
+// restarts it with the same data.
 func OwnRabbitMQ(t testing.TB) (url string, restart func()) {
 	t.Helper()
-	RabbitMQ(t) // if the shared server runs, its program is installed
+	RabbitMQ(t) // skips the test without the shared server, because then the program may not be installed
 	at, err := filepath.Abs(".")
 	for err == nil && at != "/" {
 		if _, err := os.Stat(filepath.Join(at, "scripts", "services")); err == nil {
@@ -85,8 +86,8 @@ func OwnRabbitMQ(t testing.TB) (url string, restart func()) {
 	}
 	return url, func() {
 		t.Helper()
-		// RabbitMQ 3.10 writes its list of queues lazily: a queue that was declared just before the crash
-		// may be lost.
+		// RabbitMQ 3.10 writes its list of queues late. Without this call, a crash may lose a queue that was
+		// declared just before.
 		control(t, ctl)("eval", "[dets:sync(T) || T <- dets:all()].")
 		do("restart", "rabbitmq")
 	}

@@ -12,18 +12,20 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// IdleProxy forwards to a PostgreSQL server. After each answer within a transaction it asks the session
-// for its idle limit, to find the places where a paused client could hold the transaction forever.
+// IdleProxy forwards connections to a PostgreSQL server. It finds statements after which a paused client
+// could hold its transaction forever. To find these, it reads idle_in_transaction_session_timeout of the
+// session after each answer within a transaction.
 type IdleProxy struct {
-	Listener net.Listener // where clients connect
-	to       string
+	Listener net.Listener // clients connect to its address
+	to       string       // address of the server
 
 	mu        sync.Mutex
-	asked     int
-	unbounded []string
+	asked     int      // number of reads since the last Unbounded
+	unbounded []string // statements after which the timeout was 0
 }
 
-// NewIdleProxy listens until t ends. The server at url must trust its clients.
+// NewIdleProxy returns a proxy to the server at url. It listens until t ends. The server must accept the
+// clients without a password.
 func NewIdleProxy(t testing.TB, url string) *IdleProxy {
 	t.Helper()
 	config, err := pgx.ParseConfig(url)
@@ -40,7 +42,7 @@ func NewIdleProxy(t testing.TB, url string) *IdleProxy {
 }
 
 // Unbounded returns the statements after which a transaction could be idle forever, and how often the proxy
-// asked, both since the last call.
+// read the timeout. Both count from the last call.
 func (p *IdleProxy) Unbounded() (after []string, asked int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,10 +81,10 @@ type idleSession struct {
 	client *pgproto3.Backend
 	server *pgproto3.Frontend
 
-	mu    sync.Mutex        // held while anything is sent to the server
-	waits int               // answers that the client still waits for
-	sent  []string          // statements since the client last had all answers
-	texts map[string]string // of prepared statements, by name
+	mu    sync.Mutex        // locked while the proxy sends to the server; guards the fields below
+	waits int               // number of answers that the client waits for
+	sent  []string          // statements since the client last waited for no answer
+	texts map[string]string // texts of prepared statements, by name
 }
 
 // forward sends the client's messages to the server.
@@ -101,7 +103,7 @@ func (s *idleSession) forward() error {
 	return err
 }
 
-// note counts the expected answers, and records the texts of statements.
+// note records a message of the client: the number of answers to expect, and the text of a statement.
 func (s *idleSession) note(m pgproto3.FrontendMessage) {
 	switch m := m.(type) {
 	case *pgproto3.Query:
@@ -137,11 +139,12 @@ func (s *idleSession) answer() error {
 	}
 }
 
-// ready asks for the limit if the client has all answers and a transaction is open.
+// ready handles ReadyForQuery. It reads the timeout if the client has all its answers and a transaction is
+// open.
 func (s *idleSession) ready(status byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waits = max(s.waits-1, 0) // the first follows the startup message
+	s.waits = max(s.waits-1, 0) // max, because the first ReadyForQuery follows the startup message
 	if s.waits > 0 {
 		return nil
 	}
@@ -162,7 +165,7 @@ func (s *idleSession) ready(status byte) error {
 	return nil
 }
 
-// bound asks for the limit with a statement that takes no snapshot.
+// bound reads the timeout of the session. It uses SHOW, because SHOW takes no snapshot.
 func (s *idleSession) bound() (bound string, err error) {
 	s.server.Send(&pgproto3.Query{String: "SHOW idle_in_transaction_session_timeout"})
 	if err := s.server.Flush(); err != nil {

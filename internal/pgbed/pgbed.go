@@ -1,5 +1,5 @@
-// Package pgbed is shared by tests of all PostgreSQL drivers. It resets tables to a saved state, which is
-// faster than creating them again, and implements the queries of the store suite that bypass the driver.
+// Package pgbed has helpers for the tests of all PostgreSQL drivers. It resets tables to a saved state, which
+// is faster than creating them again. It also implements the queries of storetest that bypass the driver.
 package pgbed
 
 import (
@@ -18,7 +18,7 @@ import (
 //go:embed sql
 var statements embed.FS
 
-// Conn is a superuser's connection or pool that bypasses the driver under test.
+// Conn is a connection or pool of a superuser that bypasses the driver under test.
 type Conn[Tag any, Row interface{ Scan(into ...any) error }] interface {
 	Exec(ctx context.Context, statement string, args ...any) (Tag, error)
 	QueryRow(ctx context.Context, statement string, args ...any) Row
@@ -67,16 +67,16 @@ func load(t testing.TB, prefix string) map[string]string {
 	return text
 }
 
-// Tables implements storetest.Database, except transactions, for the tables of one schema and a user's
-// table kv.
+// Tables implements storetest.Database, except transactions, for the tables of one schema and a table kv of
+// the user.
 type Tables struct {
 	db   DB
 	text map[string]string
 	Made *Made // the saved state, with kv
 }
 
-// New returns the Tables of a schema, including kv (key text PRIMARY KEY, value text). It saves their
-// current state.
+// New returns the Tables of a schema and saves their current state. The schema must have the table kv (key
+// text PRIMARY KEY, value text).
 func New(t testing.TB, db DB, schema string) *Tables {
 	t.Helper()
 	b := &Tables{db: db, text: load(t, `"`+strings.ReplaceAll(schema, `"`, `""`)+`".`)}
@@ -84,7 +84,7 @@ func New(t testing.TB, db DB, schema string) *Tables {
 	return b
 }
 
-// Get reads the committed value of a user's row.
+// Get reads the committed value of a row of kv.
 func (b *Tables) Get(t testing.TB, key string) (string, bool) {
 	t.Helper()
 	var vs []string
@@ -102,7 +102,7 @@ func (b *Tables) Count(t testing.TB) (c storetest.Counts) {
 	return c
 }
 
-// Age makes all rows older by d.
+// Age moves the times of all rows back by d.
 func (b *Tables) Age(t testing.TB, d time.Duration) {
 	t.Helper()
 	for _, name := range []string{"AgeRows", "AgeMarks", "AgeSteps", "AgeQuarantine", "AgeTypes",
@@ -117,7 +117,7 @@ type Made struct {
 	SQL string // one statement that restores the state
 }
 
-// Keep saves the current state of the tables in the schemas.
+// Keep saves the current state of all tables and sequences in the schemas.
 func Keep(t testing.TB, db DB, schemas ...string) *Made {
 	t.Helper()
 	text := load(t, "")
