@@ -1,4 +1,5 @@
-// Package complete makes messages of drafts: for the outbox, the inbox and the saga engine alike.
+// Package complete converts drafts to messages, for the outbox, the inbox and the saga engine. It encodes the
+// payload, adds the ID, the time and the cause, and checks the limits.
 package complete
 
 import (
@@ -16,7 +17,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// The limits that hold for every broker; the tables hold the same of rows that nobody vouches for.
+// Limits of a message, in bytes. Every broker supports messages within these limits. The tables check the
+// same limits for rows that other programs insert.
 const (
 	MaxData    = 900 << 10
 	MaxHeaders = 16 << 10
@@ -24,20 +26,20 @@ const (
 	MaxKey     = 1 << 10
 	MaxTopic   = 249
 	MaxType    = 255
-	MaxText    = 1 << 10 // of a subject, a schema, a stamp
+	MaxText    = 1 << 10 // of a subject, a schema or an ID in a stamp
 
-	mostHeaders = 1024 // else their packing takes more bytes than they do
+	mostHeaders = 1024 // limits the number of headers, because each header needs additional bytes
 )
 
-// A Completer has what a draft lacks.
+// Completer converts drafts to messages. The zero Completer works.
 type Completer struct {
-	Now   func() time.Time           // nil: time.Now
-	NewID func(now time.Time) string // nil: UUIDs of version 7
-	Codec skald.Codec                // for drafts without one; nil: JSON
+	Now   func() time.Time           // nil means time.Now
+	NewID func(now time.Time) string // nil means UUIDs of version 7
+	Codec skald.Codec                // the codec of drafts without a codec; nil means JSON
 }
 
-// Messages completes drafts, in order, stamped with the cause in ctx and the span that ctx is in. A panic of
-// a codec, or of a value's own encoding, is an error.
+// Messages converts drafts to messages, in order. Each message gets the cause and the span in ctx. Messages
+// converts a panic of a codec, or of a value that encodes itself, to an error.
 func (c Completer) Messages(ctx context.Context, drafts []skald.Draft) (out []skald.Message, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -82,7 +84,7 @@ func (c Completer) codec(d *skald.Draft) skald.Codec {
 	return skald.JSON{}
 }
 
-// A stamp is what all drafts of one call have in common.
+// stamp has the fields that all messages of one call have in common.
 type stamp struct{ correlation, causation, trace string }
 
 func stampOf(ctx context.Context) stamp {
@@ -103,7 +105,7 @@ func (c Completer) stamp(m *skald.Message, s *stamp) {
 	if id == nil {
 		id = uuid7.New
 	}
-	m.Time = now().UTC().Truncate(time.Microsecond) // what PostgreSQL keeps
+	m.Time = now().UTC().Truncate(time.Microsecond) // the precision of PostgreSQL
 	if m.ID == "" {
 		m.ID = id(m.Time)
 	}
@@ -111,8 +113,8 @@ func (c Completer) stamp(m *skald.Message, s *stamp) {
 	m.CorrelationID = cmp.Or(s.correlation, m.ID)
 }
 
-// kept drops what no column or header can hold: a foreign message may be called anything, and what a handler
-// says because of it must not fail for that.
+// kept returns s, or "" if a column or a header cannot store s. A message of another publisher may have any
+// text as its ID. A handler of such a message must still be able to write messages.
 func kept(s string) string {
 	if len(s) > MaxText || !textOK(s) {
 		return ""
@@ -120,7 +122,7 @@ func kept(s string) string {
 	return s
 }
 
-// Limits says which limit m breaks, with a *store.LimitError.
+// Limits returns a *store.LimitError if m exceeds a limit.
 func Limits(m *skald.Message) error {
 	what := ""
 	switch size := headerSize(m.Headers); {
@@ -152,8 +154,9 @@ func Limits(m *skald.Message) error {
 	return &store.LimitError{Topic: m.Topic, Type: m.Type, What: what}
 }
 
-// Broken names the limit of the outbox table that m breaks, "" if it breaks none. The table takes a row on
-// trust whose writer says that it was held to them, so a relay asks again. Headers it holds to them itself.
+// Broken returns the name of the constraint of the outbox table that m violates, or "". The table does not
+// check rows of writers that claim to have checked the limits, so a relay checks them again. The table
+// itself checks headers.
 func Broken(m *skald.Message) string {
 	switch {
 	case !Topic(m.Topic):
@@ -174,7 +177,7 @@ func twoLines(s string) bool {
 	return strings.IndexByte(s, '\n') >= 0 || strings.IndexByte(s, '\r') >= 0
 }
 
-// Topic tells whether s can be the name of a topic.
+// Topic reports whether s can be the name of a topic.
 func Topic(s string) bool {
 	if s == "" || len(s) > MaxTopic {
 		return false
@@ -192,7 +195,7 @@ func nameByte(c byte) bool {
 		c == '_' || c == '-'
 }
 
-// textOK: what PostgreSQL's text and every broker's header can hold.
+// textOK reports whether a text column of PostgreSQL and a header of every broker can store s.
 func textOK(s string) bool { return utf8.ValidString(s) && !strings.ContainsAny(s, "\x00\r\n") }
 
 func headerSize(hs []skald.Header) (n int) {

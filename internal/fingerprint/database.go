@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Database is the store.Database.ID of what parts name together: it shows none of them.
+// Database returns a hash of parts for store.Database.ID. The parts identify a database, and the hash does
+// not reveal them.
 func Database(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "/")))
 	return hex.EncodeToString(sum[:8])

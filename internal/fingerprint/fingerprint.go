@@ -1,4 +1,5 @@
-// Package fingerprint tells payloads apart that came under one identity.
+// Package fingerprint hashes payloads, so that a consumer detects another message with the same identity. It
+// also checks that texts in JSON are UTF-8.
 package fingerprint
 
 import (
@@ -9,31 +10,32 @@ import (
 	"sync"
 )
 
-// Of is an HMAC of what, whatever the lengths of its parts, cut to 64 bits; never 0. Nil and empty parts
-// differ. With the key in the database nobody who reads marks can try out what a payload was.
-func Of(key []byte, what ...[]byte) int64 { return of(hmac.New(sha256.New, key), what) }
+// Of returns the first 64 bits of the HMAC of parts under key. The result is never 0. It depends on the
+// borders between the parts, and nil differs from an empty part. A user that can read marks but not the key
+// cannot guess the payload of a mark.
+func Of(key []byte, parts ...[]byte) int64 { return of(hmac.New(sha256.New, key), parts) }
 
-// A Printer is Of under one key, for many: it need not be set up for each.
+// Printer computes many fingerprints under one key, without a setup for each. It is safe for concurrent use.
 type Printer struct{ idle sync.Pool }
 
-// New is a Printer under key.
+// New returns a Printer for key.
 func New(key []byte) *Printer {
 	return &Printer{sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
 }
 
-// Of is what the function of that name answers.
-func (p *Printer) Of(what ...[]byte) int64 {
+// Of returns the same result as the function Of.
+func (p *Printer) Of(parts ...[]byte) int64 {
 	h := p.idle.Get().(hash.Hash)
 	defer p.idle.Put(h)
 	h.Reset()
-	return of(h, what)
+	return of(h, parts)
 }
 
-// Sum is the whole HMAC, of which Of is the first 64 bits.
-func Sum(key []byte, what ...[]byte) [sha256.Size]byte { return sum(hmac.New(sha256.New, key), what) }
+// Sum returns the whole HMAC of parts under key. Of returns its first 64 bits.
+func Sum(key []byte, parts ...[]byte) [sha256.Size]byte { return sum(hmac.New(sha256.New, key), parts) }
 
-func of(h hash.Hash, what [][]byte) int64 {
-	all := sum(h, what)
+func of(h hash.Hash, parts [][]byte) int64 {
+	all := sum(h, parts)
 	n := int64(binary.BigEndian.Uint64(all[:]))
 	if n == 0 {
 		return 1
@@ -41,9 +43,9 @@ func of(h hash.Hash, what [][]byte) int64 {
 	return n
 }
 
-func sum(h hash.Hash, what [][]byte) (out [sha256.Size]byte) {
+func sum(h hash.Hash, parts [][]byte) (out [sha256.Size]byte) {
 	var size [8]byte
-	for _, part := range what {
+	for _, part := range parts {
 		n := uint64(len(part)) + 1
 		if part == nil {
 			n = 0

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// ErrNotText is the error of JSON with a string that is not Unicode text.
+// ErrNotText is the error for JSON with a string that is not Unicode text.
 var ErrNotText = errors.New("a string in the JSON is not text: bytes that are not UTF-8, or half of a surrogate pair; " +
 	"write it as UTF-8, or other bytes in base64")
 
 // CheckJSON returns ErrNotText if a string in data has bytes that are not UTF-8, or an unpaired surrogate
-// such as \ud800. encoding/json replaces both by U+FFFD, so different values become one. CheckJSON does not
-// check the rest of the syntax.
+// such as \ud800. encoding/json replaces both by U+FFFD, so different values would become equal. CheckJSON
+// does not check the rest of the syntax.
 func CheckJSON(data []byte) error {
 	if !utf8.Valid(data) {
 		return ErrNotText
@@ -28,7 +28,7 @@ func CheckJSON(data []byte) error {
 		first, is := escape(data)
 		switch {
 		case !is:
-			data = data[min(2, len(data)):] // another escape
+			data = data[min(2, len(data)):] // another escape, such as \n
 		case !utf16.IsSurrogate(first):
 			data = data[6:]
 		default:

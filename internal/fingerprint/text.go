@@ -8,19 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// Texts checks that strings are UTF-8. It skips values of types for which Own is true, and fields with the
-// value "-" under Tag. It may be used by several goroutines.
+// Texts checks that all strings in a value are UTF-8. It skips values of types for which Own returns true,
+// and fields with the value "-" for the tag Tag. It is safe for concurrent use.
 type Texts struct {
 	Tag   string
 	Own   func(reflect.Type) bool
 	plans sync.Map // by type
 }
 
-// textPlan is how Texts checks the values of a type.
+// textPlan has the checks for the values of a type.
 type textPlan struct {
 	kind   reflect.Kind
-	never  bool  // there is no string to check
-	fields []int // of a struct
+	never  bool  // values of the type have no strings to check
+	fields []int // the fields of a struct to check
 }
 
 // In reports whether all strings in v are UTF-8.
@@ -36,7 +36,7 @@ func (t *Texts) In(v reflect.Value) bool {
 	case plan.kind == reflect.Pointer, plan.kind == reflect.Interface:
 		return t.In(v.Elem())
 	case plan.kind == reflect.Map:
-		for all := v.MapRange(); all.Next(); { // Seq2 would allocate for each value of any kind
+		for all := v.MapRange(); all.Next(); { // Seq2 would allocate memory for each value
 			if !t.In(all.Key()) || !t.In(all.Value()) {
 				return false
 			}
@@ -80,8 +80,8 @@ func (t *Texts) plan(of reflect.Type) *textPlan {
 	return p
 }
 
-// HoldsNull reports whether a value can hold the JSON value null, where to is the type of a pointer to it.
-// encoding/json leaves other values as they are.
+// HoldsNull reports whether JSON null can be decoded into a value. to is the type of a pointer to the value.
+// encoding/json leaves other values unchanged, without an error.
 func HoldsNull(to reflect.Type) bool {
 	if to == nil || to.Kind() != reflect.Pointer || to.Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		return true
@@ -89,7 +89,7 @@ func HoldsNull(to reflect.Type) bool {
 	switch to.Elem().Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface:
 		return true
-	case reflect.Struct: // one without fields asks for nothing
+	case reflect.Struct: // a struct without exported fields accepts any JSON
 		return !slices.ContainsFunc(reflect.VisibleFields(to.Elem()), reflect.StructField.IsExported)
 	}
 	return false

@@ -11,19 +11,19 @@ import (
 	"strings"
 )
 
-// A Migration is a file NNN_name.sql.
+// Migration is a file NNN_name.sql.
 type Migration struct {
 	Version  int
-	Name     string // of the file
+	Name     string // the name of the file
 	Checksum string // SHA-256 of the file, in hexadecimal
 	Text     string
-	// Builds is the oldest version that a build must know to work on with the tables once this file was
-	// applied: 0, any, where it only adds. A file that takes something away says it in a line "-- builds from
-	// N".
+	// Builds is the schema version that a build must know to use the tables after this migration. It is 0,
+	// which means any version, if the migration only adds something. Otherwise the file has a line "--
+	// builds from N".
 	Builds int
 }
 
-// Migrations reads the migrations in dir of files, in order.
+// Migrations reads the migrations in the folder dir of files, in order.
 func Migrations(files fs.FS, dir string) ([]Migration, error) {
 	names, err := fs.Glob(files, path.Join(dir, "*.sql"))
 	if err != nil {
@@ -59,7 +59,8 @@ func builds(text string) (int, error) {
 	return 0, nil
 }
 
-// Reached returns the schema version: the version before the first file that was not applied.
+// Reached returns the schema version of a database, given the versions of the applied migrations. It is the
+// version before the first migration that is not applied.
 func Reached(files []Migration, applied []int) int {
 	reached := 0
 	for _, f := range files {

@@ -1,11 +1,11 @@
-// Package sqlfile reads the named statements of .sql files.
+// Package sqlfile reads SQL statements and migrations from .sql files. Each statement has a name:
 //
 //	-- name: InsertMark
-//	-- why it is as it is
-//	INSERT INTO skald_mark …;
+//	-- a comment about the statement
+//	INSERT INTO /*schema*/skald_mark …;
 //
-// A statement runs from its name to the next one. /*schema*/ stands before each table: it is a comment, so
-// that the file still runs in psql, and becomes the quoted schema and a dot.
+// A statement ends before the next name. Load replaces /*schema*/ by the quoted schema and a dot. /*schema*/
+// is a comment, so that the statements also run in psql.
 package sqlfile
 
 import (
@@ -15,7 +15,8 @@ import (
 	"strings"
 )
 
-// Load reads the statements of every .sql file in dir of files, with prefix in place of /*schema*/.
+// Load reads the statements of all .sql files in the folder dir of files, by name. It replaces /*schema*/ by
+// prefix.
 func Load(files fs.FS, dir, prefix string) (map[string]string, error) {
 	entries, err := fs.ReadDir(files, dir)
 	if err != nil {
@@ -44,13 +45,13 @@ func parse(out map[string]string, file, text, prefix string) error {
 		body = nil
 		switch {
 		case name == "" && stmt != "":
-			return fmt.Errorf("%s: a statement before the first line with its name", file)
+			return fmt.Errorf("%s: a statement has no name: write a line \"-- name: NAME\" before it", file)
 		case name == "":
 			return nil
 		case stmt == "":
 			return fmt.Errorf("%s: %s is empty", file, name)
 		case out[name] != "":
-			return fmt.Errorf("%s: %s is there twice", file, name)
+			return fmt.Errorf("%s: two statements have the name %s", file, name)
 		}
 		out[name] = strings.ReplaceAll(stmt, "/*schema*/", prefix)
 		return nil

@@ -47,12 +47,12 @@ func TestLoadWithoutPrefix(t *testing.T) {
 
 func TestLoadRefuses(t *testing.T) {
 	for _, c := range []struct{ text, other, want string }{
-		{"SELECT 1;\n-- name: A\nSELECT 1", "", "a.sql: a statement before the first"},
-		{"SELECT 1", "", "a.sql: a statement before the first"},
+		{"SELECT 1;\n-- name: A\nSELECT 1", "", "a.sql: a statement has no name"},
+		{"SELECT 1", "", "a.sql: a statement has no name"},
 		{"-- name: A\n-- name: B\nSELECT 1", "", "a.sql: A is empty"},
 		{"-- name: A\n;\n", "", "a.sql: A is empty"},
-		{"-- name: A\nSELECT 1;\n-- name: A\nSELECT 2", "", "a.sql: A is there twice"},
-		{"-- name: A\nSELECT 1", "-- name: A\nSELECT 2", "b.sql: A is there twice"},
+		{"-- name: A\nSELECT 1;\n-- name: A\nSELECT 2", "", "a.sql: two statements have the name A"},
+		{"-- name: A\nSELECT 1", "-- name: A\nSELECT 2", "b.sql: two statements have the name A"},
 	} {
 		got, err := Load(files("a.sql", c.text, "b.sql", c.other), ".", "")
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -117,7 +117,7 @@ type first struct{ skald.JSON }
 // Decode returns skald.UnknownVersion for a payload with a schema, so that a newer build handles it.
 func (first) Decode(ctx context.Context, m skald.Message, v any) error {
 	if m.Schema != "" {
-		return skald.UnknownVersion(fmt.Errorf("%s by the schema %q", m.Type, m.Schema))
+		return skald.UnknownVersion(fmt.Errorf("%s has the unknown schema %q", m.Type, m.Schema))
 	}
 	return skald.JSON{}.Decode(ctx, m, v)
 }

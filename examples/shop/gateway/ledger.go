@@ -60,7 +60,7 @@ func NewLedger[TTx any](home table.Home[TTx], o *Options) (*Ledger[TTx], error) 
 // Prepare creates the tables and the initial balances.
 func (l *Ledger[TTx]) Prepare(ctx context.Context) error {
 	if err := l.home.Make(ctx, schema); err != nil {
-		return fmt.Errorf("make the gateway's tables: %w", err)
+		return fmt.Errorf("create the gateway's tables: %w", err)
 	}
 	return l.begin(ctx, func(db table.DB) error {
 		for _, customer := range slices.Sorted(maps.Keys(l.o.Funds)) {
@@ -107,7 +107,7 @@ func (l *Ledger[TTx]) move(ctx context.Context, r Receipt, why string) (out Rece
 			return err
 		}
 		if _, err := db.Exec(ctx, l.sql["Answer"], r.Key, out.ID, why); err != nil {
-			return fmt.Errorf("remember the answer to %s: %w", r.Key, err)
+			return fmt.Errorf("store the answer to %s: %w", r.Key, err)
 		}
 		return nil
 	})
@@ -128,7 +128,7 @@ type memory struct{ request, move, refused string }
 func (l *Ledger[TTx]) remember(ctx context.Context, db table.DB, key, request string) (*memory, error) {
 	now := l.o.Now()
 	if _, err := db.Exec(ctx, l.sql["Expire"], key, table.Time(now)); err != nil {
-		return nil, fmt.Errorf("forget %s: %w", key, err)
+		return nil, fmt.Errorf("delete the expired key %s: %w", key, err)
 	}
 	n, err := db.Exec(ctx, l.sql["Remember"], key, request, table.Time(now.Add(l.o.Memory)))
 	if err != nil || n > 0 {
@@ -136,7 +136,7 @@ func (l *Ledger[TTx]) remember(ctx context.Context, db table.DB, key, request st
 	}
 	var m memory
 	if err := db.QueryRow(ctx, l.sql["Recall"], key).Scan(&m.request, &m.move, &m.refused); err != nil {
-		return nil, fmt.Errorf("recall %s: %w", key, err)
+		return nil, fmt.Errorf("read the answer to %s: %w", key, err)
 	}
 	return &m, nil
 }
@@ -152,7 +152,7 @@ func (l *Ledger[TTx]) recalled(ctx context.Context, db table.DB, r Receipt,
 	}
 	out, found, err := l.find(ctx, db, r.Key)
 	if err == nil && !found {
-		err = fmt.Errorf("the ledger has no move with key %s", r.Key)
+		err = fmt.Errorf("the ledger has no transfer with the key %s", r.Key)
 	}
 	return out, "", err
 }
@@ -228,7 +228,7 @@ func (l *Ledger[TTx]) Moves(ctx context.Context, order string) (out []Moved, err
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look up the moves of %s: %w", order, err)
+		return nil, fmt.Errorf("look up the transfers of %s: %w", order, err)
 	}
 	return out, nil
 }

@@ -42,7 +42,7 @@ func New[TTx any](home table.Home[TTx], now func() time.Time) (*Journal[TTx], er
 // Prepare creates the journal's table.
 func (j *Journal[TTx]) Prepare(ctx context.Context) error {
 	if err := j.home.Make(ctx, schema); err != nil {
-		return fmt.Errorf("make the journal: %w", err)
+		return fmt.Errorf("create the journal: %w", err)
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func (j *Journal[TTx]) Note(ctx context.Context, tx TTx, m skald.Message) error 
 	_, err := j.home.DB(tx).Exec(ctx, j.sql["Note"], m.Source, m.ID, m.Type, string(m.Key),
 		table.Time(j.now()))
 	if err != nil {
-		return fmt.Errorf("note %s: %w", m.Type, err)
+		return fmt.Errorf("record %s in the journal: %w", m.Type, err)
 	}
 	return nil
 }

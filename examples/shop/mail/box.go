@@ -31,7 +31,7 @@ func NewBox[TTx any](home table.Home[TTx]) (*Box[TTx], error) {
 // Prepare creates the table.
 func (b *Box[TTx]) Prepare(ctx context.Context) error {
 	if err := b.home.Make(ctx, schema); err != nil {
-		return fmt.Errorf("make the mailbox: %w", err)
+		return fmt.Errorf("create the mailbox: %w", err)
 	}
 	return nil
 }
@@ -43,7 +43,7 @@ func (b *Box[TTx]) Take(ctx context.Context, m Mail) error {
 		n, err := b.home.DB(tx).Exec(ctx, b.sql["Take"], m.ID, m.To, m.Subject, table.Time(time.Now()))
 		switch {
 		case err != nil:
-			return fmt.Errorf("take mail %s: %w", m.ID, err)
+			return fmt.Errorf("store mail %s: %w", m.ID, err)
 		case n == 0:
 			return ErrOther
 		}

@@ -78,7 +78,7 @@ func (s *Notification[TTx]) Prepare(ctx context.Context) error {
 		return err
 	}
 	if err := s.home.Make(ctx, schema); err != nil {
-		return fmt.Errorf("make tables: %w", err)
+		return fmt.Errorf("create tables: %w", err)
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (s *Notification[TTx]) note(ctx context.Context, tx TTx, m skald.Received[e
 	}
 	v, at := m.Value, table.Time(s.o.Now())
 	if _, err := s.home.DB(tx).Exec(ctx, s.sql["Mail"], v.ID, v.Customer, about(m).Subject, at); err != nil {
-		return fmt.Errorf("note the mail: %w", err)
+		return fmt.Errorf("record the mail: %w", err)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (s *Order[TTx]) Prepare(ctx context.Context) error {
 		return err
 	}
 	if err := s.home.Make(ctx, schema); err != nil {
-		return fmt.Errorf("make tables: %w", err)
+		return fmt.Errorf("create tables: %w", err)
 	}
 	return s.home.Begin(ctx, func(tx TTx) error {
 		for _, sku := range slices.Sorted(maps.Keys(s.o.Prices)) {
@@ -167,7 +167,7 @@ func (s *Order[TTx]) advance(ctx context.Context, tx TTx, o event.Order) error {
 func (s *Order[TTx]) move(ctx context.Context, tx TTx, o event.Order, reason string, states ...State) error {
 	db, id, last := s.home.DB(tx), o.ID, states[len(states)-1]
 	if _, err := db.Exec(ctx, s.sql["Move"], id, string(last), reason); err != nil {
-		return fmt.Errorf("move order: %w", err)
+		return fmt.Errorf("change the state of the order: %w", err)
 	}
 	if err := s.remember(ctx, db, id, states...); err != nil {
 		return err
@@ -197,7 +197,7 @@ func (s *Order[TTx]) facts(ctx context.Context, db table.DB, id string) (now Sta
 		err = ErrUnknown
 	}
 	if err != nil {
-		return "", f, fmt.Errorf("read facts: %w", err)
+		return "", f, fmt.Errorf("read the facts about the order: %w", err)
 	}
 	return now, f, nil
 }
@@ -205,7 +205,7 @@ func (s *Order[TTx]) facts(ctx context.Context, db table.DB, id string) (now Sta
 func (s *Order[TTx]) remember(ctx context.Context, db table.DB, id string, states ...State) error {
 	for _, state := range states {
 		if _, err := db.Exec(ctx, s.sql["Remember"], id, string(state), table.Time(s.o.Now())); err != nil {
-			return fmt.Errorf("remember %s: %w", state, err)
+			return fmt.Errorf("store the state %s: %w", state, err)
 		}
 	}
 	return nil

@@ -160,7 +160,7 @@ func (s *Payment[TTx]) paid(ctx context.Context, db table.DB, order string) erro
 	err := db.QueryRow(ctx, s.sql["State"], order, taken).Scan(&state, &asked)
 	switch {
 	case err != nil:
-		return fmt.Errorf("note the payment: %w", err)
+		return fmt.Errorf("record the payment: %w", err)
 	case state == barred: // by such a build, during the call: an operator has to decide
 		return skald.Permanent(ErrLate)
 	}
@@ -177,7 +177,7 @@ func (s *Payment[TTx]) giveBack(ctx context.Context, tx TTx, m skald.Message, b 
 	if b.change == 0 {
 		switch n, err := db.Exec(ctx, s.sql["Refunded"], b.order.ID); {
 		case err != nil:
-			return false, fmt.Errorf("note the refund: %w", err)
+			return false, fmt.Errorf("record the refund: %w", err)
 		case n == 0:
 			return false, nil
 		}

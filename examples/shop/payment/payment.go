@@ -112,7 +112,7 @@ func (s *Payment[TTx]) Prepare(ctx context.Context) error {
 		return err
 	}
 	if err := s.home.Make(ctx, schema); err != nil {
-		return fmt.Errorf("make tables: %w", err)
+		return fmt.Errorf("create tables: %w", err)
 	}
 	if s.own != nil {
 		if err := s.own.Prepare(ctx); err != nil {

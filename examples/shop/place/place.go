@@ -154,7 +154,7 @@ func Names() []string { return append(service.Names(), Bank, Post) }
 func (d *Databases[TTx]) Gateway(ctx context.Context, o *gateway.Options,
 	moods *gateway.Moods) (http.Handler, error) {
 	if err := d.kind.empty(ctx, Bank); err != nil {
-		return nil, fmt.Errorf("make the database of the gateway: %w", err)
+		return nil, fmt.Errorf("create the database of the gateway: %w", err)
 	}
 	home, err := d.Home(ctx, Bank)
 	if err != nil {
@@ -173,7 +173,7 @@ func (d *Databases[TTx]) Gateway(ctx context.Context, o *gateway.Options,
 // Mail returns the mail server.
 func (d *Databases[TTx]) Mail(ctx context.Context, moods *mail.Moods) (*mail.Server, error) {
 	if err := d.kind.empty(ctx, Post); err != nil {
-		return nil, fmt.Errorf("make the database of the mail server: %w", err)
+		return nil, fmt.Errorf("create the database of the mail server: %w", err)
 	}
 	home, err := d.Home(ctx, Post)
 	if err != nil {

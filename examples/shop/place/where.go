@@ -40,7 +40,7 @@ func (d *Databases[TTx]) Answer() http.Handler {
 		name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 		own, open := d.here()[name]
 		if !open {
-			http.Error(w, "this process does not serve it", http.StatusNotFound)
+			http.Error(w, "this process does not serve this page", http.StatusNotFound)
 			return
 		}
 		h := http.HandlerFunc(
@@ -55,7 +55,7 @@ func serve(w http.ResponseWriter, r *http.Request, own status.Database, o *statu
 	o.Store, o.Auth = own.Store, func(h http.Handler) http.Handler { return h }
 	h, err := status.Handler(own.DB, o)
 	if err != nil {
-		slog.ErrorContext(r.Context(), "the status of an order", "error", err)
+		slog.ErrorContext(r.Context(), "read the status of an order", "error", err)
 		http.Error(w, "internal error", http.StatusInternalServerError)
 		return
 	}
