@@ -68,7 +68,7 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-// packageOf is the package whose line covers those in dir: programs have one for all.
+// packageOf returns the package that has the line for dir. A program has one line for all its packages.
 func packageOf(dir string) string {
 	for _, program := range []string{"examples", "cmd/skald"} {
 		if within(dir, program) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestDocsNameTestsThatExist: whoever doubts a promise finds the test that the pages name.
+// TestDocsNameTestsThatExist checks that each test that the docs name exists.
 func TestDocsNameTestsThatExist(t *testing.T) {
 	code := map[string]bool{} // test functions, and names of the suites' cases
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Example|Benchmark)\w+)\(`)
@@ -85,14 +85,14 @@ func TestEachPromiseHasItsTests(t *testing.T) {
 	}
 }
 
-// TestInterleaving: each of the numbered interleavings that touch what there is has tests, which
-// docs/dev/attacks.md names and which say that number themselves.
+// TestInterleaving checks that each numbered interleaving in docs/dev/attacks.md has tests. The page names
+// the tests, and the comment of each test has the number.
 func TestInterleaving(t *testing.T) {
 	page, err := os.ReadFile("docs/dev/attacks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	numbers := map[string]string{} // what the comments of a test function say, in whatever package
+	numbers := map[string]string{} // the numbers in the comment of each test function, of all packages
 	said := regexp.MustCompile(`(?m)^// Interleavings? ([0-9, ]+)\.\nfunc (Test\w+)\(`)
 	walk(t, ".", ".go", func(_, text string) {
 		for _, m := range said.FindAllStringSubmatch(text, -1) {
@@ -141,7 +141,7 @@ func walk(t *testing.T, root, ext string, f func(path, text string)) {
 	}
 }
 
-// TestLinksLeadToFiles follows each relative link of a page. Files move, and pages must follow.
+// TestLinksLeadToFiles checks that the target of each relative link exists.
 func TestLinksLeadToFiles(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)]*)?\)`)
 	links := 0

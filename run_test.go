@@ -19,7 +19,7 @@ type runner func(ctx context.Context) error
 
 func (r runner) Run(ctx context.Context) error { return r(ctx) }
 
-// drains waits for the end and says so.
+// drains returns a runner that waits for the end of its context, sends its name to ended, and returns err.
 func drains(ended chan<- string, name string, err error) runner {
 	return func(ctx context.Context) error {
 		<-ctx.Done()
@@ -109,8 +109,8 @@ type stopping struct {
 
 func (s stopping) Stopping() { s.told() }
 
-// The stages end one after the other: each part is still running when the earlier stages have ended. The
-// order of the arguments does not matter.
+// TestRunStopsInStages checks that each part still runs when the earlier stages have ended, in any order of
+// the arguments.
 func TestRunStopsInStages(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan string, 5)
@@ -140,7 +140,8 @@ func TestRunStopsInStages(t *testing.T) {
 	}
 }
 
-// A part that fails is named, once, and ends the others in their order.
+// TestRunNamesThePartThatFailed checks that the error of a part begins with its name, once, and that the
+// other parts stop in their order.
 func TestRunNamesThePartThatFailed(t *testing.T) {
 	missing := errors.New("no table")
 	ended := make(chan string, 2)
@@ -161,7 +162,8 @@ func TestRunNamesThePartThatFailed(t *testing.T) {
 
 const signalled = "SKALD_TEST_RUN_UNTIL_SIGNAL"
 
-// The first signal stops Run. The second one ends a process that does not stop.
+// TestSignals checks that the first signal stops Run, and that the second signal ends a process that does
+// not stop.
 func TestSignals(t *testing.T) {
 	if how := os.Getenv(signalled); how != "" { // the process that gets the signals
 		err := skald.RunUntilSignal(context.Background(), runner(func(ctx context.Context) error {

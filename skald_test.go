@@ -35,7 +35,7 @@ func TestEventNew(t *testing.T) {
 	}
 }
 
-// reversed is a codec of strings that nobody else reads.
+// reversed is a codec that reverses strings.
 type reversed struct{}
 
 func (reversed) Encode(_ context.Context, m *skald.Message, v any) error {
@@ -100,9 +100,9 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Errors are logged, and payloads are not: what cannot be read is told without what stands in it. An object
-// of which nothing arrives is a failure that names what came; one of which something does, or that is empty,
-// is not. Strict takes no member that has no field.
+// TestJSONOfOtherNames checks payloads with members that the struct does not have. Decode returns an error
+// if no member has a field. Strict returns an error if one member has no field. Errors do not quote values,
+// because they are logged.
 func TestJSONOfOtherNames(t *testing.T) {
 	type embedded struct{ order }
 	type pointers struct {
@@ -112,7 +112,7 @@ func TestJSONOfOtherNames(t *testing.T) {
 	for _, c := range []struct {
 		data         string
 		v            any
-		loose, tight string // what the error says; "": none
+		loose, tight string // a part of the error, without and with Strict; "" means no error
 	}{
 		{`{"id":"7","amount":5}`, &order{}, "", ""},
 		{`{"orderId":"7","sum":5}`, &order{},
@@ -290,7 +290,8 @@ type (
 	label string
 )
 
-// JSON holds no bytes that are not UTF-8: encoding/json would write and read another text.
+// TestJSONThatIsNotText checks that the codec refuses strings that are not UTF-8. encoding/json would change
+// them.
 func TestJSONThatIsNotText(t *testing.T) {
 	for _, data := range []string{"\"a\x80\"", `"a\ud800"`} {
 		var s string

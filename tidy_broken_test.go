@@ -8,7 +8,7 @@ import (
 	"testing/fstest"
 )
 
-// Each check is seen failing: on a house that breaks its rule, and on no other.
+// TestHouseFails checks that each check fails for files that break its rule, and for no others.
 func TestHouseFails(t *testing.T) {
 	for _, k := range checks() {
 		if !slices.ContainsFunc(broken(), func(b breach) bool { return b.check == k.name && b.want != "" }) {
@@ -39,7 +39,7 @@ func TestHouseFails(t *testing.T) {
 type breach struct {
 	name, path, text string
 	check            string
-	want             string // in what the check finds; empty: nothing is found
+	want             string // a part of the finding; empty if the check finds nothing
 }
 
 func importing(pkg string, paths ...string) string {
@@ -246,7 +246,8 @@ func broken() []breach {
 	}
 }
 
-// A module beside this one, and what the go command skips, is no part of the house.
+// TestHouseSkips checks that the rules do not apply to nested modules and to folders that the go command
+// skips.
 func TestHouseSkips(t *testing.T) {
 	all, err := read(fstest.MapFS{
 		"go.mod":             {Data: []byte("module x\n")},

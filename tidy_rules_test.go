@@ -15,28 +15,28 @@ import (
 )
 
 const (
-	maxFile = 800 // lines of a file
-	maxFunc = 70  // lines of a function, from its func to its last brace
-	maxWide = 110 // columns of a line that is a comment; a tab is four
+	maxFile = 800 // limits the lines of a file
+	maxFunc = 70  // limits the lines of a function, from func to the last brace
+	maxWide = 110 // limits the columns of a comment line; a tab counts as four
 )
 
-// A tree is the module as files.
+// tree has the files of the module.
 type tree struct {
 	fset  *token.FileSet
 	files []file
 }
 
-// A file is one .go or .sql file.
+// file is one .go or .sql file.
 type file struct {
 	path, dir string
 	text      string
-	ast       *ast.File // nil: SQL
+	ast       *ast.File // nil for SQL
 }
 
 func (f file) test() bool { return strings.HasSuffix(f.path, "_test.go") }
 func (f file) code() bool { return f.ast != nil && !f.test() }
 
-// read takes in all files but those of modules beside this one and of folders that the go command skips.
+// read reads all .go and .sql files, without nested modules and folders that the go command skips.
 func read(files fs.FS) (tree, error) {
 	t := tree{fset: token.NewFileSet()}
 	err := fs.WalkDir(files, ".", func(at string, e fs.DirEntry, err error) error {
@@ -98,7 +98,7 @@ func (f file) imports() (out []string) {
 	return out
 }
 
-// ours is the folder of an import of this module.
+// ours returns the folder of an import. ok is false if the import is not of this module.
 func ours(imported string) (dir string, ok bool) {
 	if imported == module {
 		return ".", true
@@ -106,15 +106,16 @@ func ours(imported string) (dir string, ok bool) {
 	return strings.CutPrefix(imported, module+"/")
 }
 
-// within tells whether dir is root or lies in it. The module's root has no subtree.
+// within reports whether dir is root or is in root. For the root of the module, it returns true only for the
+// root itself.
 func within(dir, root string) bool {
 	return dir == root || root != "." && strings.HasPrefix(dir, root+"/")
 }
 
-// alone tells of a folder whose rule is not that of the folders in it.
+// alone reports whether the rule of a folder does not apply to the folders in it.
 func alone(home string) bool { return home == "." || home == "store" || home == "broker" }
 
-// ruleOf is the rule of the nearest folder that has one.
+// ruleOf returns the rule of the nearest folder with a rule: dir, or a folder above it.
 func ruleOf(dir string) (home string, r rule, ok bool) {
 	all := house()
 	for home = dir; ; home = path.Dir(home) {
@@ -167,7 +168,8 @@ func allowed(home string, r rule, imported string) bool {
 	return slices.ContainsFunc(r.vendors, func(v string) bool { return strings.HasPrefix(imported, v) })
 }
 
-// rankOf is the place of a folder in ranks, by the nearest folder that has one; -1: it has none.
+// rankOf returns the rank of the nearest folder with a rank: dir, or a folder above it. It returns -1 if
+// there is none.
 func rankOf(dir string) int {
 	rank, nearest := -1, ""
 	for n, all := range ranks() {
@@ -180,7 +182,8 @@ func rankOf(dir string) int {
 	return rank
 }
 
-// checkRanks looks at the imports that the rules allow.
+// checkRanks finds imports of packages with the same or a higher rank, among the imports that the rules
+// allow.
 func checkRanks(t tree) (found []string) {
 	for _, f := range t.files {
 		home, r, ok := ruleOf(f.dir)
@@ -205,7 +208,7 @@ func checkRanks(t tree) (found []string) {
 	return found
 }
 
-// related tells whether two folders have their rank from one name in ranks.
+// related reports whether two folders have their rank from the same name in ranks.
 func related(a, b string) bool {
 	for _, all := range ranks() {
 		for _, name := range all {
@@ -217,7 +220,8 @@ func related(a, b string) bool {
 	return false
 }
 
-// opens tells whether the permission o covers the folder dir. A seam's name covers the seam, not its drivers.
+// opens reports whether the permission o includes the folder dir. The name of a seam (store, broker) does not
+// include the drivers.
 func opens(o, dir string) bool {
 	switch o {
 	case "store", "broker":
@@ -262,9 +266,9 @@ func checkOnlyTests(t tree) (found []string) {
 	return found
 }
 
-// A seam holds interfaces, plain data and errors. Its only functions are the methods of error types, String
-// methods, questions about an error, and short ones that ask a driver, their db, one thing: a call with many
-// parts stays one method, and its callers stay plain.
+// checkSeams checks the packages store and broker. They have only interfaces, plain data and errors. Their
+// functions are methods of error types, String methods, functions that examine an error, and short functions
+// that make one call to a driver.
 func checkSeams(t tree) (found []string) {
 	for _, seam := range []string{"store", "broker"} {
 		errs := errorTypes(t, seam)
@@ -349,8 +353,9 @@ func checkSizes(t tree) (found []string) {
 	return found
 }
 
-// checkWidth: a comment's text that is set apart, as by a tab, may be wider; so may code in which a literal
-// goes past the bound: a text is not broken, for a search is to find it. Blanks that align do not count.
+// checkWidth finds comments that are wider than maxWide. Indented text in a comment may be wider. Code may
+// be wider because of a literal: a literal is not split, so that a search finds its text. Blanks for
+// alignment do not count.
 func checkWidth(t tree) (found []string) {
 	for _, f := range t.files {
 		if !strings.HasSuffix(f.path, ".go") {
@@ -379,7 +384,7 @@ func checkWidth(t tree) (found []string) {
 
 func columns(s string) int { return utf8.RuneCountInString(strings.ReplaceAll(s, "\t", "    ")) }
 
-// aligned is how many blanks of line are there for the lines above and below it.
+// aligned returns the number of blanks in line that align it with the lines above and below.
 func aligned(line string) (n int) {
 	for i := range len(line) - 1 {
 		if line[i:i+2] == "  " {
@@ -389,7 +394,8 @@ func aligned(line string) (n int) {
 	return n
 }
 
-// literals are the lines that are wide for a text: it goes past the bound, or is most of the line.
+// literals returns the lines that are wide because of a literal: it exceeds the limit, or is most of the
+// line.
 func literals(t tree, f file) map[int]bool {
 	past := map[int]bool{}
 	if f.ast == nil {
@@ -455,7 +461,7 @@ func embeds(doc *ast.CommentGroup) bool {
 		func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") })
 }
 
-// isError tells of an error that is made here, or that another package has under the same name.
+// isError reports whether v creates an error, or is an error of another package with the same name.
 func isError(name string, v ast.Expr) bool {
 	if passed, ok := v.(*ast.SelectorExpr); ok {
 		return strings.HasPrefix(name, "Err") && passed.Sel.Name == name
@@ -477,7 +483,7 @@ func isEvent(v ast.Expr) bool {
 	return ok && (spelled(typ.X) == "skald.Event" || spelled(typ.X) == "Event")
 }
 
-// isSaga tells of a definition, a step, or what one is made of: values that never change.
+// isSaga reports whether v is a definition of a saga, a step, or a part of these. Such values never change.
 func isSaga(v ast.Expr) bool {
 	if call, ok := v.(*ast.CallExpr); ok {
 		v = call.Fun
@@ -527,7 +533,7 @@ func checkInitAndPanic(t tree) (found []string) {
 				if n.Recv == nil && n.Name.Name == "init" {
 					found = append(found, t.at(n)+": no init functions")
 				}
-				return !callsRecover(n) // it may panic again with the value of recover
+				return !callsRecover(n) // a function that recovers may panic again with the same value
 			case *ast.CallExpr:
 				if spelled(n.Fun) == "panic" {
 					found = append(found, t.at(n)+": no panics: return an error")
@@ -560,8 +566,8 @@ const (
 	object = `(TABLE|INDEX|TYPE|SEQUENCE|VIEW|FUNCTION|TRIGGER)\b`
 )
 
-// checkDDL: tables are made and changed by migrations, and by what the demo and tests make for themselves.
-// Nothing that is shipped drops one, but a migration that says which builds can no longer work on the tables.
+// checkDDL checks that only migrations, the demo and tests create and change tables. Only a migration may
+// drop a table, and it must name the builds that still support the tables.
 func checkDDL(t tree) (found []string) {
 	ddl := regexp.MustCompile(`(?i)\b(CREATE|ALTER|DROP)\s+` + manner + object)
 	drop := regexp.MustCompile(`(?i)\bDROP\s+TABLE\b`)
@@ -585,8 +591,8 @@ func checkDDL(t tree) (found []string) {
 	return found
 }
 
-// migration tells of what only a migration runs: the steps in migration/, and sql/migration.sql, which keeps
-// the book of them.
+// migration reports whether only migrations run f: the scripts in migration/, and sql/migration.sql, which
+// records them.
 func migration(f file) bool {
 	return f.ast == nil && (path.Base(f.dir) == "migration" || path.Base(f.path) == "migration.sql")
 }
@@ -600,8 +606,8 @@ func free(dir string) bool {
 	return false
 }
 
-// statements are the text that may reach a database at run time: SQL without its comments, the strings of Go
-// but for the methods of a migrator.
+// statements returns the texts that may reach a database at run time: SQL without comments, and strings in
+// Go, except those in methods of a migrator.
 func statements(f file) (out []string) {
 	if f.ast == nil {
 		return []string{regexp.MustCompile(`(?m)--.*$`).ReplaceAllString(f.text, "")}
@@ -620,8 +626,9 @@ func statements(f file) (out []string) {
 	return out
 }
 
-// checkSession: a pooler in transaction mode gives the session to somebody else between two transactions.
-// Schemas stand in the statements, settings and locks are of the transaction.
+// checkSession finds statements that depend on a session. A pooler in transaction mode may use another
+// session for each transaction. So statements must name the schema, and settings and locks must be those of
+// the transaction.
 func checkSession(t tree) (found []string) {
 	session := regexp.MustCompile(`(?i)\bsearch_path\b|\bpg_(try_)?advisory_(lock|unlock)(_shared|_all)?\s*\(|\bSET\s+SESSION\s+\w|\bDISCARD\s+ALL\b|\bset_config\([^()]*,\s*false\s*\)`)
 	for _, f := range t.files {
@@ -629,10 +636,10 @@ func checkSession(t tree) (found []string) {
 			continue
 		}
 		for _, s := range statements(f) {
-			// of a function, while it runs
+			// A function may have a setting for its own duration.
 			s = strings.ReplaceAll(s, "'search_path'", "") // the name of a setting that is read
 			if s == "search_path" {
-				continue // the same, as a parameter that the server reports
+				continue // the server reports the setting under this name
 			}
 			s = strings.ReplaceAll(s, "SECURITY DEFINER SET search_path = pg_catalog", "")
 			if strings.Contains(s, " FUNCTION ") {
@@ -647,7 +654,7 @@ func checkSession(t tree) (found []string) {
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			if at, ok := n.(*ast.IndexExpr); ok && spelled(at.Index) == `"replication"` {
-				return false // a connection of our own, which is no pool's and no pooler's
+				return false // a dedicated connection without a pool or a pooler
 			}
 			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "RuntimeParams" {
 				found = append(found, t.at(sel)+": a session is not ours: RuntimeParams")
@@ -691,8 +698,8 @@ func checkDeadlines(t tree) (found []string) {
 	return found
 }
 
-// loneAmong finds internal packages with fewer than two importers, for which lone has no reason. It finds
-// reasons that no package needs, too.
+// loneAmong finds internal packages with fewer than two importers and without a reason in lone. It also
+// finds reasons that no package needs.
 func loneAmong(t tree) (found []string) {
 	importers := map[string]map[string]bool{}
 	for _, f := range t.files {

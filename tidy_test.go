@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// The rules of the house (docs/dev/design.md). The tests read the files themselves, because the test cache
-// would answer a test that asks `go list`.
+// This file has the rules for imports (docs/dev/design.md). The tests read the source files. They do not run
+// `go list`, because the test cache does not notice its changes.
 
 const module = "github.com/skald-go/skald"
 
-// A rule says what the code of a folder, and of the folders in it, may import besides the standard library
-// and its own subtree. Tests are free.
+// rule has the imports that the code of a folder, and of the folders in it, may use in addition to the
+// standard library and its own subtree. The rules do not apply to tests.
 type rule struct {
 	ours    []string // folders of ours, each with the folders in it; "." is the root alone
 	vendors []string // module path prefixes, of one project
@@ -121,9 +121,9 @@ func house() map[string]rule {
 	}
 }
 
-// ranks are the packages from the lowest to the highest, as docs/dev/architecture.md has them: none imports
-// another of its own rank or above. A folder's name stands for those in it, too, unless they have a rank of
-// their own.
+// ranks returns the packages from the lowest to the highest rank, in the order of docs/dev/architecture.md.
+// A package must not import a package of the same or a higher rank. The rank of a folder also applies to the
+// folders in it, unless they have another rank.
 func ranks() [][]string {
 	return [][]string{
 		{"internal/fingerprint"},
@@ -159,12 +159,13 @@ func driver(seam string, vendors ...string) rule {
 	return rule{ours: []string{".", seam, seam + "/internal", "internal"}, vendors: append(vendors, otel)}
 }
 
-// suite is what a conformance suite may import: the driver in memory, too, which others are compared with.
+// suite returns the rule of a conformance suite. The suite may import the driver in memory, because it
+// compares the other drivers with that one.
 func suite(seam, memory string) rule {
 	return rule{ours: []string{".", seam, "internal", memory}}
 }
 
-// onlyTests are imported by tests alone, and by the folders that they are listed with.
+// onlyTests returns the packages that only tests may import, each with the folders that may import it, too.
 func onlyTests() map[string][]string {
 	return map[string][]string{
 		"store/storetest":   {"sagatest", "internal/pgbed"},
@@ -179,7 +180,7 @@ func onlyTests() map[string][]string {
 	}
 }
 
-// lone returns the internal packages with one importer, each with the reason for which it is a package.
+// lone returns the internal packages with one importer, each with the reason why it is a separate package.
 func lone() map[string]string {
 	return map[string]string{
 		"cmd/skald/internal/demo":          "a program of its own, which tests of the command run",
@@ -206,7 +207,7 @@ func aliases() map[string]string {
 	}
 }
 
-// A check returns what it finds against its rule, one line each.
+// check is one rule. Its function returns a line for each violation.
 type check struct {
 	name string
 	run  func(tree) []string

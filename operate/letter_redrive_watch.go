@@ -107,7 +107,8 @@ func (r *redrive) look(ctx context.Context) error {
 
 // setOutcomes sets the outcomes of waiting messages. A message that is not in kept is finished, so its mark
 // has the outcome.
-func (r *redrive) setOutcomes(ctx context.Context, waiting []*redriven, kept map[runTarget]*store.Parked) error {
+func (r *redrive) setOutcomes(ctx context.Context, waiting []*redriven,
+	kept map[runTarget]*store.Parked) error {
 	gone := map[string][]*redriven{} // by consumer
 	for _, s := range waiting {
 		switch p := kept[s.runTarget]; {

@@ -67,7 +67,8 @@ func onceCalls() Metric {
 }
 
 func onceTime() Metric {
-	return Metric{OnceTime, "s", "Duration of a call of work that is done once", []string{labelScope, labelOutcome}}
+	return Metric{OnceTime, "s", "Duration of a call of work that is done once",
+		[]string{labelScope, labelOutcome}}
 }
 
 // Once counts a call of package once with its outcome and its duration. It uses OpenTelemetry's global

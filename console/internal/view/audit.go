@@ -131,7 +131,7 @@ func table(p *page.Page, list []line) {
 		}
 		p.Put("</td><td>%s<br>", a.Consumer)
 		switch {
-		case strings.HasPrefix(a.Action, "saga ") || a.Action == "show saga data": // Consumer has the saga's name
+		case strings.HasPrefix(a.Action, "saga ") || a.Action == "show saga data": // Consumer is the name
 			p.Link(page.Cut(a.ID, page.MostID), "/saga", "in", a.Source, "name", a.Consumer, "key", a.ID)
 		case strings.HasPrefix(a.Action, "compensate "):
 			p.Link(page.Cut(a.ID, page.MostID), "/story", "q", compensated(a.Action))

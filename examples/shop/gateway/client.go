@@ -115,5 +115,6 @@ func read(answer *http.Response) (r Receipt, there bool, err error) {
 	case http.StatusBadRequest:
 		return r, false, fmt.Errorf("%w: %s", ErrInvalid, body.Detail)
 	}
-	return r, false, fmt.Errorf("the gateway returned the status %d: %w", answer.StatusCode, errors.New(body.Detail))
+	return r, false, fmt.Errorf("the gateway returned the status %d: %w", answer.StatusCode,
+		errors.New(body.Detail))
 }
