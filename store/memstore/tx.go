@@ -99,7 +99,7 @@ func (tx *Tx) pass() *Tx {
 	}
 	delete(tx.s.open, tx)
 	tx.s.open[&next] = struct{}{}
-	tx.over, tx.locks, tx.waitsFor = errReturned, nil, &next // transactions that wait for tx now wait for next
+	tx.over, tx.locks, tx.waitsFor = errReturned, nil, &next // waiters of tx now wait for next
 	return &next
 }
 
