@@ -52,7 +52,7 @@ type lease struct {
 	until time.Time
 }
 
-// own takes or renews the lease named what for ttl, and reports whether owner has it. If ttl is not above 0,
+// own takes or renews a lease for ttl, and reports whether owner has it. If ttl is not above 0,
 // it releases the lease.
 func (s *Store) own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
 	err = s.enter(ctx, func() error {

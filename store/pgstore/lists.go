@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/query"
 )
 
-// defaultLimit is the number of entries in a list whose query sets no limit.
+// defaultLimit is the number of entries in a list if the query sets no limit.
 const defaultLimit = 1000
 
 // List implements store.Operator. It runs each query that l asks for.

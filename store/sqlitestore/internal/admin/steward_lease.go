@@ -8,7 +8,7 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// own takes or renews the lease named what for ttl, and reports whether owner has it. If ttl is not above 0,
+// own takes or renews a lease for ttl, and reports whether owner has it. If ttl is not above 0,
 // it releases the lease.
 func (s *Steward) own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
 	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) error {
