@@ -27,8 +27,8 @@ type patient struct {
 	standby  bool
 	// clock is the server's time minus the time of this machine; lead is the maximum error of clock.
 	clock, lead time.Duration
-	// busy is the number of connections, mine of those of this role. roleLimit and baseLimit are the limits of
-	// the role and the database; -1 means no limit.
+	// busy is the number of connections, mine of those of this role. roleLimit and baseLimit are the limits
+	// of the role and the database; -1 means no limit.
 	busy, mine, roleLimit, baseLimit int
 	openFor                          time.Duration // age of the oldest open transaction
 	looked                           time.Duration // time since the retention last ran; negative means never
