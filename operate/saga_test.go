@@ -266,7 +266,7 @@ func TestSagaRead(t *testing.T) {
 	}
 	check, err = operate.CheckSagas(t.Context(), b.db, &other)
 	if err != nil || len(check) != 1 || check[0].Continue != 0 || len(check[0].Refused) != 1 ||
-		!strings.Contains(fmt.Sprint(check[0].Changes), "it is gone") {
+		!strings.Contains(fmt.Sprint(check[0].Changes), "it was removed") {
 		t.Errorf("another: %+v, %v", check, err)
 	}
 }
