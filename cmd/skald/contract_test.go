@@ -17,7 +17,8 @@ import (
 // A promised is a table or view as docs/sql.md has it, a string for each column: "column type default".
 type promised map[string][]string
 
-// contract reads the page: the tables below each heading that is a name.
+// contract reads the columns below each heading of the page that is a name. The columns are a list
+// ("- `id`, `topic` text: …"), or a table with defaults.
 func contract(t *testing.T) (page string, all promised) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/sql.md")
@@ -34,15 +35,15 @@ func contract(t *testing.T) (page string, all promised) {
 		} else if strings.HasPrefix(line, "## ") {
 			at = ""
 		}
-		if at == "" || !strings.HasPrefix(line, "| `") {
+		if at == "" || !strings.HasPrefix(line, "| `") && !strings.HasPrefix(line, "- `") {
 			continue
 		}
-		cells := strings.Split(strings.Trim(line, "|"), "|")
-		columns, defaults := cells[0], ""
-		if len(cells) == 4 { // the outbox, whose types and defaults have cells of their own
-			columns, defaults = cells[0]+cells[1], strings.Trim(cells[2], "` ")
+		columns, _, _ := strings.Cut(line, ": ") // a list; the table has cells
+		defaults := ""
+		if cells := strings.Split(line, "|"); len(cells) == 6 {
+			columns, defaults = cells[1]+cells[2], strings.Trim(cells[3], "` ")
 		}
-		var untyped []string // columns that share the next type, as in "`id`, `topic` text"
+		var untyped []string // columns that share the next type
 		for _, m := range column.FindAllStringSubmatch(columns, -1) {
 			untyped = append(untyped, m[1])
 			if kind := strings.Trim(m[2], ", "); kind != "" {
