@@ -272,14 +272,21 @@ func (b *bed) cheap(t *testing.T, when string, most int) {
 // buffers fails the test if a statement uses more than most pages.
 func (b *bed) buffers(t *testing.T, when string, most int, sql string) {
 	t.Helper()
-	rows, err := b.pool.Query(context.Background(), "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) "+
-		b.q(sql), pgx.QueryExecModeSimpleProtocol)
+	conn, err := b.pool.Acquire(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
+	defer conn.Release()
+	var lines []string
+	for range 2 { // the first one also reads the catalog, whose size depends on other tests
+		rows, err := conn.Query(context.Background(), "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) "+
+			b.q(sql), pgx.QueryExecModeSimpleProtocol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lines, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+			t.Fatal(err)
+		}
 	}
 	n := 0
 	m := regexp.MustCompile(`Buffers: shared (.*)`).FindStringSubmatch(strings.Join(lines, "\n"))
