@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skald-go/skald/internal/backoff"
 	"github.com/skald-go/skald/store"
 )
 
@@ -101,7 +102,7 @@ func (r *Run) note(ctx context.Context, db Applier, author, reason, what string)
 		_, err = applyEffect(ctx, db, store.Effect{Audit: &store.Audit{Author: author, Reason: reason,
 			Action:   r.Verb + what,
 			Consumer: r.Request.Selection.Consumer, Run: r.ID}})
-		if !errors.Is(err, store.ErrBusy) || ctx.Err() != nil || time.Now().After(until) {
+		if !errors.Is(err, store.ErrBusy) || time.Now().After(until) || !backoff.Sleep(ctx, 50*time.Millisecond) {
 			break
 		}
 	}

@@ -55,7 +55,7 @@ func (s *steering) run(c *cobra.Command, out io.Writer, verb string) error {
 	}
 	return withKnower(c, s.schema, false, func(ctx context.Context, k knower) error {
 		if err := s.tell(ctx, k, verb); err != nil {
-			return fmt.Errorf("inbox %s: %w", verb, err)
+			return fmt.Errorf("consumer %s: %w", verb, err)
 		}
 		if s.asJSON {
 			return cli.JSON(out).Encode(map[string]any{"consumer": s.consumer, "told": verb,
