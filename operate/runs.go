@@ -102,7 +102,8 @@ func (r *Run) note(ctx context.Context, db Applier, author, reason, what string)
 		_, err = applyEffect(ctx, db, store.Effect{Audit: &store.Audit{Author: author, Reason: reason,
 			Action:   r.Verb + what,
 			Consumer: r.Request.Selection.Consumer, Run: r.ID}})
-		if !errors.Is(err, store.ErrBusy) || time.Now().After(until) || !backoff.Sleep(ctx, 50*time.Millisecond) {
+		if !errors.Is(err, store.ErrBusy) || time.Now().After(until) ||
+			!backoff.Sleep(ctx, 50*time.Millisecond) {
 			break
 		}
 	}
