@@ -69,7 +69,9 @@ func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 			o.Metadata = note{feed.StoredOwner(&g), ids[o.Topic], o.At}.text()
 			at[o.Topic][o.Partition] = o
 		})
-		stored, err := b.adm.CommitOffsets(ctx, g.Name, at)
+		stored, err := within(ctx, func() (kadm.OffsetResponses, error) {
+			return b.adm.CommitOffsets(ctx, g.Name, at)
+		})
 		if err == nil {
 			err = stored.Error()
 		}
@@ -92,16 +94,22 @@ func (b *Broker) resolve(ctx context.Context, g broker.Group) (kadm.Offsets, err
 	var listed kadm.ListedOffsets
 	var err error
 	if s := b.with.start; s.latest {
-		listed, err = b.adm.ListEndOffsets(ctx, g.Topics...)
+		listed, err = within(ctx, func() (kadm.ListedOffsets, error) {
+			return b.adm.ListEndOffsets(ctx, g.Topics...)
+		})
 	} else {
-		listed, err = b.adm.ListOffsetsAfterMilli(ctx, s.at.UnixMilli(), g.Topics...)
+		listed, err = within(ctx, func() (kadm.ListedOffsets, error) {
+			return b.adm.ListOffsetsAfterMilli(ctx, s.at.UnixMilli(), g.Topics...)
+		})
 	}
 	if err == nil {
 		err = listed.Error()
 	}
 	if late := b.createdLater(&g); err == nil && b.with.start.latest && len(late) > 0 {
 		var starts kadm.ListedOffsets
-		if starts, err = b.adm.ListStartOffsets(ctx, late...); err == nil {
+		if starts, err = within(ctx, func() (kadm.ListedOffsets, error) {
+			return b.adm.ListStartOffsets(ctx, late...)
+		}); err == nil {
 			err = starts.Error()
 		}
 		for _, t := range late {
@@ -275,7 +283,9 @@ func (s *Subscription) forget(at offsets, ids broker.Topics) {
 
 // Find returns, for each partition of topic, the offset of the first message that is not older than at.
 func (b *Broker) Find(ctx context.Context, topic string, at time.Time) ([]broker.Place, error) {
-	listed, err := b.adm.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topic)
+	listed, err := within(ctx, func() (kadm.ListedOffsets, error) {
+		return b.adm.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topic)
+	})
 	if err == nil {
 		err = listed.Error()
 	}

@@ -51,7 +51,9 @@ func parseNote(metadata string) (n noted) {
 type groupOffsets kadm.OffsetResponses
 
 func (b *Broker) committedOffsets(ctx context.Context, group string) (groupOffsets, error) {
-	committed, err := b.adm.FetchOffsets(ctx, group)
+	committed, err := within(ctx, func() (kadm.OffsetResponses, error) {
+		return b.adm.FetchOffsets(ctx, group)
+	})
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return nil, fmt.Errorf("read the committed offsets of the group: %w",
 			withRight(orUnavailable(err), "READ", "the group"))
@@ -97,8 +99,12 @@ func (b *Broker) retained(ctx context.Context, topics []string) (r retained, err
 		return r, nil
 	}
 	var some *kadm.ShardErrors
-	if r.first, err = b.adm.ListStartOffsets(ctx, topics...); err == nil || errors.As(err, &some) {
-		r.end, err = b.adm.ListEndOffsets(ctx, topics...)
+	if r.first, err = within(ctx, func() (kadm.ListedOffsets, error) {
+		return b.adm.ListStartOffsets(ctx, topics...)
+	}); err == nil || errors.As(err, &some) {
+		r.end, err = within(ctx, func() (kadm.ListedOffsets, error) {
+			return b.adm.ListEndOffsets(ctx, topics...)
+		})
 	}
 	if err != nil && !errors.As(err, &some) {
 		return r, fmt.Errorf("read the retained offsets of partitions: %w",
@@ -147,7 +153,9 @@ func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 	if len(at) == 0 {
 		return nil
 	}
-	stored, err := b.adm.CommitOffsets(ctx, g.Name, at)
+	stored, err := within(ctx, func() (kadm.OffsetResponses, error) {
+		return b.adm.CommitOffsets(ctx, g.Name, at)
+	})
 	if err == nil {
 		err = stored.Error()
 	}

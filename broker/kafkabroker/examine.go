@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+
 	"github.com/skald-go/skald"
 )
 
@@ -14,7 +16,9 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) ([]skald.Finding
 	if len(topics) == 0 {
 		return out, nil
 	}
-	listed, err := b.adm.ListTopics(ctx, topics...)
+	listed, err := within(ctx, func() (kadm.TopicDetails, error) {
+		return b.adm.ListTopics(ctx, topics...)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list topics: %w", orUnavailable(err))
 	}

@@ -187,7 +187,7 @@ func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
 func (b *Broker) Incarnation(ctx context.Context) (string, error) {
 	ask := kmsg.NewPtrMetadataRequest()
 	ask.Topics = []kmsg.MetadataRequestTopic{}
-	md, err := ask.RequestWith(ctx, b.cl)
+	md, err := within(ctx, func() (*kmsg.MetadataResponse, error) { return ask.RequestWith(ctx, b.cl) })
 	if err != nil {
 		return "", fmt.Errorf("read the cluster id: %w", orUnavailable(err))
 	}
@@ -208,7 +208,9 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 			return fmt.Errorf("create topic %q: a name has 1 to 249 characters of A-Z a-z 0-9 . _ -", t)
 		}
 	}
-	made, err := b.adm.CreateTopics(ctx, n, b.opts.Replicas, nil, topics...)
+	made, err := within(ctx, func() (kadm.CreateTopicResponses, error) {
+		return b.adm.CreateTopics(ctx, n, b.opts.Replicas, nil, topics...)
+	})
 	if err != nil {
 		return fmt.Errorf("create topics: %w",
 			withRight(orUnavailable(err), "CREATE", strings.Join(topics, ", ")))

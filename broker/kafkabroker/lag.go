@@ -14,7 +14,9 @@ import (
 // all messages before it are acknowledged.
 func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[string]int64, error) {
 	out := map[string]int64{}
-	committed, err := b.adm.FetchOffsets(ctx, group)
+	committed, err := within(ctx, func() (kadm.OffsetResponses, error) {
+		return b.adm.FetchOffsets(ctx, group)
+	})
 	if errors.Is(err, kerr.GroupIDNotFound) {
 		return out, nil
 	}
@@ -34,12 +36,16 @@ func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[s
 	if len(known) == 0 {
 		return out, nil
 	}
-	ends, err := b.adm.ListEndOffsets(ctx, known...)
+	ends, err := within(ctx, func() (kadm.ListedOffsets, error) {
+		return b.adm.ListEndOffsets(ctx, known...)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read the ends of partitions: %w",
 			withRight(orUnavailable(err), "DESCRIBE", "the topics"))
 	}
-	starts, err := b.adm.ListStartOffsets(ctx, known...)
+	starts, err := within(ctx, func() (kadm.ListedOffsets, error) {
+		return b.adm.ListStartOffsets(ctx, known...)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read the beginnings of partitions: %w",
 			withRight(orUnavailable(err), "DESCRIBE", "the topics"))

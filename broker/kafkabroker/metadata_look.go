@@ -40,7 +40,7 @@ func look(ctx context.Context, cl *kgo.Client, topics []string) (map[string]foun
 		one.Topic = kmsg.StringPtr(t)
 		req.Topics = append(req.Topics, one)
 	}
-	resp, err := req.RequestWith(ctx, cl)
+	resp, err := within(ctx, func() (*kmsg.MetadataResponse, error) { return req.RequestWith(ctx, cl) })
 	if err != nil {
 		return nil, fmt.Errorf("read metadata of topics: %w", orUnavailable(err))
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -31,7 +32,9 @@ func (b *Broker) checkOwner(ctx context.Context, g broker.Group) error {
 	if g.Owner == "" {
 		return nil
 	}
-	all, err := b.adm.DescribeGroups(ctx, g.Name)
+	all, err := within(ctx, func() (kadm.DescribedGroups, error) {
+		return b.adm.DescribeGroups(ctx, g.Name)
+	})
 	if err != nil {
 		return fmt.Errorf("read the members of group %q: %w", g.Name, orUnavailable(err))
 	}

@@ -321,7 +321,7 @@ func (s *Subscription) leave(ctx context.Context, member string) error {
 	m := kmsg.NewLeaveGroupRequestMember()
 	m.MemberID, m.InstanceID = member, &s.group.Member
 	req.Members = append(req.Members, m)
-	resp, err := req.RequestWith(ctx, s.b.cl)
+	resp, err := within(ctx, func() (*kmsg.LeaveGroupResponse, error) { return req.RequestWith(ctx, s.b.cl) })
 	if err == nil {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
