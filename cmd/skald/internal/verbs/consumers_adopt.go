@@ -41,7 +41,7 @@ func adoptGroupCommand(out io.Writer) *cobra.Command {
 	connect.Filter(f, &a.consumer, "consumer", "consumer `GROUP`")
 	f.StringVar(&a.from, "from", "", "`ID` of the database of the group, from the log of the refused consumer")
 	connect.AuditFlags(f, &a.Reason, &a.Author)
-	f.BoolVar(&a.DryRun, "dry-run", false, "print the database that would get the group, without the broker")
+	f.BoolVar(&a.DryRun, "dry-run", false, "print the database that would get the group; send nothing to the broker")
 	c.RunE = func(c *cobra.Command, _ []string) error { return a.run(c, out) }
 	return c
 }

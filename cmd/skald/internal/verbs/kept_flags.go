@@ -56,7 +56,7 @@ func (w *wanted) flags(c *cobra.Command, changes bool) {
 // bulkFlags adds the flags of a command that changes all selected messages.
 func (w *wanted) bulkFlags(c *cobra.Command) {
 	w.flags(c, true)
-	c.Flags().BoolVar(&w.all, "all", false, "all messages, if no other flag selects")
+	c.Flags().BoolVar(&w.all, "all", false, "select all messages; required if no other flag selects messages")
 }
 
 // filtered reports whether a flag selects messages.

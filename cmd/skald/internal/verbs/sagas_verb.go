@@ -129,7 +129,7 @@ Give the key of a saga, or flags that select many.`, Args: cobra.MaximumNArgs(2)
 	w.flags(c)
 	w.filters(c)
 	f := c.Flags()
-	f.BoolVar(&w.which.All, "all", false, "all sagas that have not ended, if nothing else selects")
+	f.BoolVar(&w.which.All, "all", false, "select all sagas that have not ended; required if no other flag selects sagas")
 	steps := verb == operate.RetrySaga || verb == operate.CompleteSaga || verb == operate.SkipSaga
 	if steps {
 		connect.Filter(f, &change.Step, "step", "the `STEP`")
