@@ -55,11 +55,12 @@ type command struct {
 	Number           int
 }
 
-// ID returns the id of the message that carries a command. The id begins with the time now.
+// ID returns the id of the message that carries a command. The id begins with the time of the parameter
+// now.
 func (c command) ID(now time.Time) string { return uuid7.From(now, c.tail()) }
 
 // Own returns the part of the command's id that does not depend on the time.
-func (c command) Own() string { return own(uuid7.From(time.Time{}, c.tail())) }
+func (c command) Own() string { return timelessID(uuid7.From(time.Time{}, c.tail())) }
 
 func (c command) tail() (out [10]byte) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%t\x00%d", c.Saga, c.Step, c.Occurrence, c.Undo,
@@ -68,9 +69,9 @@ func (c command) tail() (out [10]byte) {
 	return out
 }
 
-// own returns the part of a message's id that does not depend on the time, or "" if the id has another
-// form.
-func own(id string) string {
+// timelessID returns the part of a message's id that does not depend on the time, or "" if the id has
+// another form.
+func timelessID(id string) string {
 	const time_, whole = len("00000000-0000"), len("00000000-0000-0000-0000-000000000000")
 	if len(id) != whole {
 		return ""

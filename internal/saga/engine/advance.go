@@ -61,14 +61,14 @@ func (e *Engine[TTx]) advance(ctx context.Context, s store.Saga,
 	return m, out, nil
 }
 
-// put applies an event to a saga in tx. It returns there=false if the saga does not exist.
+// put applies an event to a saga in tx. It returns exists=false if the saga does not exist.
 func (e *Engine[TTx]) put(ctx context.Context, tx TTx, name, key string,
-	ev plan.Event) (out plan.Outcome, there bool, err error) {
-	s, there, err := e.lock(ctx, tx, name, key)
+	ev plan.Event) (out plan.Outcome, exists bool, err error) {
+	s, exists, err := e.lock(ctx, tx, name, key)
 	if err != nil {
-		return plan.Unknown, there, fmt.Errorf("lock the saga %s %q: %w", name, key, err)
+		return plan.Unknown, exists, fmt.Errorf("lock the saga %s %q: %w", name, key, err)
 	}
-	if !there {
+	if !exists {
 		return plan.Unknown, false, nil
 	}
 	m, out, err := e.advance(ctx, s, ev)

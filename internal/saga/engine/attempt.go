@@ -6,11 +6,11 @@ import (
 	"github.com/skald-go/skald/failure"
 )
 
-// run calls a user's function. It returns an error if the function panics or ends its goroutine. The function
-// gets its own goroutine, so that the saga's goroutine can still end the transaction. If straight is true,
-// the function runs in the caller's goroutine, for tests.
-func run(f func() error, straight bool) error {
-	if straight {
+// run calls a user's function. It returns an error if the function panics or ends its goroutine. The
+// function gets its own goroutine, so that the saga's goroutine can still end the transaction. If inline is
+// true, the function runs in the caller's goroutine, for tests.
+func run(f func() error, inline bool) error {
+	if inline {
 		return safely(f)
 	}
 	return failure.Run(f)

@@ -17,8 +17,8 @@ const (
 	versionWait = 30 * time.Second
 )
 
-// failed returns the event for an error of an action.
-func failed(a plan.Action, err error) plan.Event {
+// failureEvent returns the event for an error of an action.
+func failureEvent(a plan.Action, err error) plan.Event {
 	e := plan.Event{What: plan.Failed, Step: a.Step, Occurrence: a.Occurrence, Attempt: a.Attempt,
 		Reason: err.Error()}
 	if a.Verb == plan.UndoStep {
@@ -45,17 +45,18 @@ func failed(a plan.Action, err error) plan.Event {
 	return e
 }
 
-// countsAsAttempt reports whether a transient failure counts as an attempt now. Since is the time of the
-// first such failure. Back is the end of the last outage, or zero if there was no outage.
-func countsAsAttempt(uncharged time.Duration, since, now, back time.Time) bool {
+// countsAsAttempt reports whether a transient failure counts as an attempt at the time now. firstFailure is
+// the time of the first such failure. outageEnd is the end of the last outage, or zero if there was no
+// outage.
+func countsAsAttempt(uncharged time.Duration, firstFailure, now, outageEnd time.Time) bool {
 	var r failure.Record
-	r.First.At = since
-	return failure.Retry{OutageRetryTime: uncharged}.Charges(failure.Outage, r, now, back)
+	r.First.At = firstFailure
+	return failure.Retry{OutageRetryTime: uncharged}.Charges(failure.Outage, r, now, outageEnd)
 }
 
-// without returns the event of a step that took effect, changed because its output cannot be stored: err is
-// the reason.
-func without(e plan.Event, err error) plan.Event {
+// withoutOutput returns the event e of a step that took effect, without the output that cannot be stored.
+// err is the reason.
+func withoutOutput(e plan.Event, err error) plan.Event {
 	if e.Output = nil; e.Reason != "" {
 		err = fmt.Errorf("%s; %w", e.Reason, err)
 	}

@@ -53,7 +53,7 @@ func TestFailedConvertsErrorsToEvents(t *testing.T) {
 		{"another build's", do, skald.UnknownVersion(errors.New("v2")),
 			plan.Event{What: plan.Failed, Attempt: 2, Later: versionWait}},
 	} {
-		got := failed(c.a, c.err)
+		got := failureEvent(c.a, c.err)
 		if c.want.Step, c.want.Reason = "pay", c.err.Error(); fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}

@@ -18,7 +18,7 @@ func (l *live[TTx]) awaitCommit(ctx context.Context) bool {
 	if len(todo) == 0 || !l.inTx(todo[0]) {
 		return true
 	}
-	if l.left() > 0 && !l.e.stopping() && l.tryBegin(ctx, todo[0]) {
+	if l.leaseLeft() > 0 && !l.e.stopping() && l.tryBegin(ctx, todo[0]) {
 		l.unseen = false
 		l.e.commits.Observed()
 		return true
@@ -48,15 +48,15 @@ func (l *live[TTx]) tryBegin(ctx context.Context, a plan.Action) bool {
 	return err == nil
 }
 
-// awaitStart waits for the caller's commit after a write that found no saga. It returns same=true if nothing
-// else has written the saga, and there=false if the saga did not appear.
-func (l *live[TTx]) awaitStart(ctx context.Context) (same, there bool) {
+// awaitStart waits for the caller's commit after a write that found no saga. It returns unchanged=true if
+// nothing else has written the saga, and exists=false if the saga did not appear.
+func (l *live[TTx]) awaitStart(ctx context.Context) (unchanged, exists bool) {
 	l.e.commits.Missed()
-	there = l.untilSeen(ctx, func(s store.Saga) bool {
-		same = s.Version == l.Row.Version
+	exists = l.untilSeen(ctx, func(s store.Saga) bool {
+		unchanged = s.Version == l.Row.Version
 		return true
 	})
-	return same, there
+	return unchanged, exists
 }
 
 // untilSeen polls, with growing pauses, until the saga is committed and enough returns true. It returns false
@@ -64,7 +64,7 @@ func (l *live[TTx]) awaitStart(ctx context.Context) (same, there bool) {
 // was rolled back.
 func (l *live[TTx]) untilSeen(ctx context.Context, enough func(store.Saga) bool) (seen bool) {
 	wait := soonest
-	for l.left() > 0 && !l.e.stopping() && ctx.Err() == nil {
+	for l.leaseLeft() > 0 && !l.e.stopping() && ctx.Err() == nil {
 		s, there, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
 		l.logUnsure(ctx, err)
 		switch {

@@ -15,13 +15,13 @@ func (e *Engine[TTx]) notify(s store.Saga, st plan.State, notices []plan.Action)
 	e.tally.Alarms(s, notices)
 	for _, a := range notices {
 		if a.Verb == plan.Finish {
-			e.ended(s, st)
+			e.noteEnd(s, st)
 		}
 	}
 }
 
-// ended counts the end of a saga, and notifies its waiters.
-func (e *Engine[TTx]) ended(s store.Saga, st plan.State) {
+// noteEnd counts the end of a saga, and notifies its waiters.
+func (e *Engine[TTx]) noteEnd(s store.Saga, st plan.State) {
 	e.tally.Ended(s, st.Status, e.clock.Now())
 	e.o.Logger.Debug("saga: ended", "saga", s.Name, "key", s.Key, "status", string(st.Status))
 	e.wake(endNotifier{Saga: s, State: st})
@@ -40,9 +40,9 @@ func (e *Engine[TTx]) wake(is endNotifier) {
 
 func refOf(s store.Saga) store.SagaRef { return store.SagaRef{Name: s.Name, Key: s.Key} }
 
-// here reports whether this process works on a saga, or will begin to. In both cases it will notify the
+// worksOn reports whether this process works on a saga, or will begin to. In both cases it will notify the
 // waiters of the saga's end.
-func (e *Engine[TTx]) here(at store.SagaRef) bool {
+func (e *Engine[TTx]) worksOn(at store.SagaRef) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l := e.working[at]
@@ -59,7 +59,7 @@ func (e *Engine[TTx]) Await(ctx context.Context, name, key string) (store.Saga, 
 	at := store.SagaRef{Name: name, Key: key}
 	c, leave := e.waiters.Add(at)
 	defer leave()
-	here := e.here(at)
+	here := e.worksOn(at)
 	wait := 20 * time.Millisecond
 	if here {
 		wait = 250 * time.Millisecond
@@ -122,8 +122,8 @@ func (e *Engine[TTx]) lookUp(ctx context.Context, name, key string) (s store.Sag
 	}
 }
 
-// find reads a saga. It returns there=false if the saga does not exist.
-func (e *Engine[TTx]) find(ctx context.Context, name, key string) (s store.Saga, there bool, err error) {
+// find reads a saga. It returns exists=false if the saga does not exist.
+func (e *Engine[TTx]) find(ctx context.Context, name, key string) (s store.Saga, exists bool, err error) {
 	if !sagarow.Named(name, key) {
 		return s, false, nil // an empty key would match any saga
 	}

@@ -68,14 +68,14 @@ func (l *live[TTx]) storeRefusal(ctx context.Context) error {
 	return l.write(ctx, 0)
 }
 
-// answerRefused handles an answer to a request after the commit of its Settle failed. It stores the refusal,
-// and also the answer, so that the request is not sent again.
-func (l *live[TTx]) answerRefused(ctx context.Context, is answer, no *refusal) error {
-	if !l.again(ctx) {
+// answerRefused handles the result of a request after the commit of its Settle failed. It stores the
+// refusal, and also the result, so that the engine does not send the request again.
+func (l *live[TTx]) answerRefused(ctx context.Context, result answer, no *refusal) error {
+	if !l.readAgain(ctx) {
 		return errMoved
 	}
-	if is.Known {
-		l.Feed(noted(no.Action, is.Call))
+	if result.Known {
+		l.Feed(answerEvent(no.Action, result.Call))
 	}
 	l.Feed(no.Event())
 	l.Prepare(ctx)

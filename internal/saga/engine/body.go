@@ -132,7 +132,7 @@ type Child struct {
 	Input      func(f *Facts) (in any, err error)
 }
 
-// NewDefinition returns d, completed so that an engine can run it. Decode decodes an input.
+// NewDefinition returns d, completed so that an engine can run it. The function decode decodes an input.
 func NewDefinition(d Definition, decode func(json.RawMessage) (any, error)) *Definition {
 	d.decode, d.index = decode, make(map[string]int, len(d.Steps))
 	for i, s := range d.Plan.Graph.Steps {
@@ -150,12 +150,13 @@ func (d *Definition) Step(name string) (*StepBody, bool) {
 	return &d.Steps[i], true
 }
 
-// CheckSize returns a permanent error if data has more than most bytes. The error contains both numbers.
-func CheckSize(what string, data []byte, most int) error {
-	if len(data) > most {
+// CheckSize returns a permanent error if data has more bytes than the limit. The error contains both
+// numbers.
+func CheckSize(what string, data []byte, limit int) error {
+	if len(data) > limit {
 		return skald.Permanent(
 			fmt.Errorf("%s is %d bytes as JSON, at most %d are allowed: store it in a table of yours, and its key in the saga, or "+
-				"raise saga.Options.MaxBytes", what, len(data), most))
+				"raise saga.Options.MaxBytes", what, len(data), limit))
 	}
 	return nil
 }

@@ -183,12 +183,12 @@ func later(a, b time.Time) time.Time {
 }
 
 // pause returns the time until the next poll. The longer no poll has found a saga, the longer is the pause.
-// Jitter keeps idle engines from polling at the same time. Next is the time until the next saga is due, or
-// negative if unknown.
-func pause(since, next, most time.Duration) time.Duration {
-	p := max(since/20, time.Millisecond)
-	if p >= most {
-		p = most - time.Duration(rand.Int64N(int64(most)/8+1))
+// Jitter keeps idle engines from polling at the same time. The parameter next is the time until the next
+// saga is due, or negative if unknown.
+func pause(idle, next, limit time.Duration) time.Duration {
+	p := max(idle/20, time.Millisecond)
+	if p >= limit {
+		p = limit - time.Duration(rand.Int64N(int64(limit)/8+1))
 	}
 	if next >= 0 {
 		p = min(p, max(next, time.Millisecond))
@@ -196,10 +196,10 @@ func pause(since, next, most time.Duration) time.Duration {
 	return p
 }
 
-// sleep waits until due, and meanwhile begins sagas that are started in this process. It returns true if it
-// was woken by a write, after which a saga may be due.
-func (e *Engine[TTx]) sleep(ctx, hard context.Context, due time.Time, woken <-chan struct{}) bool {
-	timer := time.NewTimer(max(0, time.Until(due)))
+// sleep waits until wakeTime. In the meantime it begins the sagas that are started in this process. It
+// returns true if a write woke it: then a saga may be due.
+func (e *Engine[TTx]) sleep(ctx, hard context.Context, wakeTime time.Time, woken <-chan struct{}) bool {
+	timer := time.NewTimer(max(0, time.Until(wakeTime)))
 	defer timer.Stop()
 	for {
 		select {
@@ -273,7 +273,7 @@ func (e *Engine[TTx]) claimed(ctx context.Context, s store.Saga) (*live[TTx], er
 	if err != nil {
 		return nil, err
 	}
-	l, err := e.taken(s, d, older)
+	l, err := e.newLive(s, d, older)
 	if err == nil {
 		l.Turn() // the saga may be due because its turn for a Lock has come
 		l.suspect = s.Lapsed != "" && s.Lapsed != e.session

@@ -19,17 +19,17 @@ func newClock(local func() time.Time) *storeClock { return &storeClock{local: lo
 // Now returns the estimated time of the database.
 func (c *storeClock) Now() time.Time { return c.local().Add(time.Duration(c.ahead.Load())).UTC() }
 
-// Observed sets the clock to at, the database's current time.
-func (c *storeClock) Observed(at time.Time) {
-	if !at.IsZero() {
-		c.ahead.Store(int64(at.Sub(c.local())))
+// Observed sets the clock to dbTime, the database's current time.
+func (c *storeClock) Observed(dbTime time.Time) {
+	if !dbTime.IsZero() {
+		c.ahead.Store(int64(dbTime.Sub(c.local())))
 	}
 }
 
-// Read adjusts the clock to a time that the database returned between the local times from and to. It changes
-// the offset only as far as necessary.
-func (c *storeClock) Read(at, from, to time.Time) {
-	if !at.IsZero() {
-		c.ahead.Store(int64(min(max(time.Duration(c.ahead.Load()), at.Sub(to)), at.Sub(from))))
+// Read adjusts the clock to dbTime. The database returned this time between the local times sent and
+// received. Read changes the offset only as far as necessary.
+func (c *storeClock) Read(dbTime, sent, received time.Time) {
+	if !dbTime.IsZero() {
+		c.ahead.Store(int64(min(max(time.Duration(c.ahead.Load()), dbTime.Sub(received)), dbTime.Sub(sent))))
 	}
 }

@@ -205,10 +205,10 @@ func canRun(d *Definition, hash string, older plan.Graph) bool {
 		})
 }
 
-// mapping returns d's mapping from the definition with the hash from, or an empty mapping.
-func mapping(d *Definition, from string) plan.Mapping {
+// mapping returns d's mapping from the definition with this hash, or an empty mapping.
+func mapping(d *Definition, hash string) plan.Mapping {
 	for _, m := range d.Mappings {
-		if m.From == from {
+		if m.From == hash {
 			return m
 		}
 	}

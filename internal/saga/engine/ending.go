@@ -23,9 +23,9 @@ type waiters struct {
 	by map[store.SagaRef][]chan endNotifier // by name and key
 }
 
-// Add returns a channel that receives the end of the saga. The caller must call leave when it no longer
+// Add returns a channel that receives the end of the saga. The caller must call stop when it no longer
 // waits.
-func (w *waiters) Add(at store.SagaRef) (c <-chan endNotifier, leave func()) {
+func (w *waiters) Add(at store.SagaRef) (c <-chan endNotifier, stop func()) {
 	ended := make(chan endNotifier, 1)
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,7 +16,7 @@ func (l *live[TTx]) putRelated(ctx context.Context, m store.SagaUpdate) error {
 	if err := l.slot(ctx); err != nil {
 		return err
 	}
-	defer l.free()
+	defer l.releaseWorker()
 	u, err := l.e.db.Begin(ctx, store.Intake{})
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
@@ -29,7 +29,7 @@ func (l *live[TTx]) putRelated(ctx context.Context, m store.SagaUpdate) error {
 	if err := u.Commit(ctx, append([]store.Effect{l.Effect(&m)}, others...)...); err != nil {
 		return movedFault(err)
 	}
-	l.wrote(m)
+	l.noteStored(m)
 	return nil
 }
 
@@ -108,7 +108,7 @@ func (l *live[TTx]) startChild(ctx context.Context, tx TTx, c *child) error {
 	return c.CheckState(s, true, l.State)
 }
 
-// startWith starts a child. Instead is the id of the child that it replaces, or "".
+// startWith starts a child. The argument instead is the id of the child that it replaces, or "".
 func (e *Engine[TTx]) startWith(ctx context.Context, tx TTx, c *child, from sagarow.Origin,
 	instead string) (store.Saga, bool, error) {
 	row, err := e.newRow(c.Def, c.Key, c.Input, from, instead)
@@ -158,7 +158,7 @@ func (l *live[TTx]) ascend(ctx context.Context, tx TTx, child store.Saga, as pla
 	if !m.Final {
 		return es, nil
 	}
-	if err := free(ctx, l.e.db, tx, s.ID); err != nil {
+	if err := releaseEntities(ctx, l.e.db, tx, s.ID); err != nil {
 		return nil, err
 	}
 	from, err := sagarow.OriginOf(s)

@@ -36,26 +36,27 @@ type ended struct{ ID, Key string }
 
 // StepError returns an error that lets the parent's step fail permanently with err.
 func (c *child) StepError(err error) error {
-	e := failed(c.Action, err)
+	e := failureEvent(c.Action, err)
 	e.Permanent = true
 	return &familyError{e, err}
 }
 
-// CheckState checks that s is the child of this step and has not ended. It returns an error with an event for
-// the parent if s was deleted, has another parent, or has ended: the end of s will not be reported again. An
-// undo accepts a child that is done. Was is the state of the parent.
-func (c *child) CheckState(s store.Saga, there bool, was plan.State) error {
-	if !there {
+// CheckState checks that s is the child of this step and has not ended. It returns an error with an event
+// for the parent if s was deleted, belongs to another parent, or has ended. In these cases the end of s
+// will not be reported again. An undo accepts a child that is done. The argument parent is the state of the
+// parent.
+func (c *child) CheckState(s store.Saga, exists bool, parent plan.State) error {
+	if !exists {
 		return c.StepError(fmt.Errorf("the child %s %q was deleted", c.Def.Name, c.Key))
 	}
-	if err := c.own(s); err != nil || s.Ended.IsZero() {
+	if err := c.checkOrigin(s); err != nil || s.Ended.IsZero() {
 		return err
 	}
 	as, err := sagarow.StateOf(s, 0)
 	if err != nil || as.Status == plan.Done && c.Action.Verb == plan.UndoStep {
 		return err
 	}
-	e, err := endEvent(was, &c.Parent, s, as)
+	e, err := endEvent(parent, &c.Parent, s, as)
 	if err != nil {
 		return err
 	}
@@ -64,11 +65,11 @@ func (c *child) CheckState(s store.Saga, there bool, was plan.State) error {
 
 // Undone reports whether s is this step's own child and has been undone completely.
 func (c *child) Undone(s store.Saga) bool {
-	return !s.Ended.IsZero() && s.Status == string(plan.Compensated) && c.own(s) == nil
+	return !s.Ended.IsZero() && s.Status == string(plan.Compensated) && c.checkOrigin(s) == nil
 }
 
-// own returns an error if s was not started by this step.
-func (c *child) own(s store.Saga) error {
+// checkOrigin returns an error if s was not started by this step.
+func (c *child) checkOrigin(s store.Saga) error {
 	o, err := sagarow.OriginOf(s)
 	if err != nil {
 		return c.StepError(err)
@@ -109,33 +110,33 @@ func pastPivot(name, key string) error {
 		"skip its undo", name, key)
 }
 
-// endEvent returns the event that reports the end of a child to its parent. Was is the state of the parent,
-// and as the final state of the child.
-func endEvent(was plan.State, parent *sagarow.Ancestor, child store.Saga,
-	as plan.State) (e plan.Event, err error) {
-	run := startingRun(was, parent)
+// endEvent returns the event that reports the end of a child to its parent. The argument parentState is the
+// state of the parent. The argument final is the final state of the child.
+func endEvent(parentState plan.State, parent *sagarow.Ancestor, child store.Saga,
+	final plan.State) (e plan.Event, err error) {
+	run := startingRun(parentState, parent)
 	e = plan.Event{What: plan.Rejected, Step: run.Step, Occurrence: run.Occurrence}
 	switch {
-	case as.Status == plan.Done && run.Phase == plan.Undoing:
+	case final.Status == plan.Done && run.Phase == plan.Undoing:
 		e.What, e.Permanent, e.Reason = plan.UndoFailed, true, pastPivot(child.Name, child.Key).Error()
-	case as.Status == plan.Done:
+	case final.Status == plan.Done:
 		e.What = plan.Succeeded
 		e.Output, err = json.Marshal(ended{child.ID, child.Key})
 	case run.Phase == plan.Undo || run.Phase == plan.Undoing:
 		e.What = plan.UndoDone
 	default:
-		e.Reason = reason(as)
+		e.Reason = reason(final)
 	}
 	return e, err
 }
 
 // startingRun returns the run of the parent that started the child. A run keeps the original name of its
-// step, so startingRun also finds the run after a new definition renamed the step.
-func startingRun(of plan.State, parent *sagarow.Ancestor) (run plan.Run) {
-	if i := slices.IndexFunc(of.Runs, func(r plan.Run) bool {
+// step. So startingRun also finds the run if a new definition has renamed the step.
+func startingRun(parentState plan.State, parent *sagarow.Ancestor) (run plan.Run) {
+	if i := slices.IndexFunc(parentState.Runs, func(r plan.Run) bool {
 		return r.Born() == parent.Step && r.Occurrence == parent.Occurrence
 	}); i >= 0 {
-		run = of.Runs[i]
+		run = parentState.Runs[i]
 	}
 	return run
 }

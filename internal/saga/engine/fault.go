@@ -47,13 +47,13 @@ func (r *refusal) Event() plan.Event {
 	case errors.Is(r.Err, store.ErrLent):
 		return r.stuckEvent(r.Action)
 	case errors.Is(r.Err, errOwn):
-		return failed(r.Action, errOwn)
+		return failureEvent(r.Action, errOwn)
 	case shut(r.Err):
-		return failed(r.Action, fmt.Errorf("%w: %w", errShut, bare(r.Err)))
+		return failureEvent(r.Action, fmt.Errorf("%w: %w", errShut, bare(r.Err)))
 	case errors.As(r.Err, &large):
-		return failed(r.Action, skald.Permanent(large))
+		return failureEvent(r.Action, skald.Permanent(large))
 	}
-	return failed(r.Action, fmt.Errorf("the database refuses its commit: %w", r.Err))
+	return failureEvent(r.Action, fmt.Errorf("the database refuses its commit: %w", r.Err))
 }
 
 // stuckEvent returns the event of a step whose writes may be committed, because a function ended its
@@ -67,7 +67,7 @@ func (r *refusal) stuckEvent(a plan.Action) plan.Event {
 		}
 		err = fmt.Errorf("%w. These steps shared the transaction: %s", errEnded, names)
 	}
-	e := failed(a, err)
+	e := failureEvent(a, err)
 	e.Permanent, e.Stick = true, true
 	for _, other := range r.With {
 		e.With = append(e.With, plan.Member{Step: other.Step, Occurrence: other.Occurrence,

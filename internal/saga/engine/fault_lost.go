@@ -17,7 +17,8 @@ type lostError struct {
 func (e *lostError) Error() string { return errMoved.Error() }
 func (e *lostError) Unwrap() error { return errMoved }
 
-// lost converts store.ErrLost from the commit of a. Version is the version with which the saga was read.
+// lost converts store.ErrLost from the commit of the action a. The argument version is the version with
+// which the saga was read.
 func lost(err error, a plan.Action, version int64) error {
 	if errors.Is(err, store.ErrLost) {
 		return &lostError{a, version}
@@ -29,9 +30,9 @@ func lost(err error, a plan.Action, version int64) error {
 // has the old version afterwards.
 type alone int
 
-// Own returns a refusal if the action writes its own saga in its own transaction, or else nil. Version is the
-// saga's version after err. If two such commits fail and the version is still the old one, no other writer
-// has caused that.
+// Own returns a refusal if the action writes its own saga in its own transaction, or else nil. The argument
+// version is the saga's version after err. If two such commits fail and the version is still the old one,
+// no other writer has caused that.
 func (n *alone) Own(err error, version int64) *refusal {
 	var lost *lostError
 	if !errors.As(err, &lost) || version != lost.version {

@@ -45,15 +45,15 @@ func newCrashGate(now func() time.Time) *crashGate {
 	return &crashGate{now: now, turns: map[*gateState]time.Time{}, over: make(chan struct{}, 1)}
 }
 
-// Reserve reserves the gate for s, which then may run alone. A result above 0 is the time after which the
-// caller may try again: another saga has the gate, or the others are to continue first. If noRest is true,
-// Reserve ignores that second reason; Step uses this.
-func (g *crashGate) Reserve(s *gateState, noRest bool) (after time.Duration) {
+// Reserve reserves the gate for s, which then may run alone. If the result wait is above 0, the caller may
+// try again after this time: another saga has the gate, or the others are to continue first. If noRest is
+// true, Reserve ignores that second reason; Step uses this.
+func (g *crashGate) Reserve(s *gateState, noRest bool) (wait time.Duration) {
 	now := g.now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.taken(s, now):
+	case g.reservedByOther(s, now):
 		return asideWait
 	case now.Before(g.rest) && !noRest:
 		return g.rest.Sub(now)
@@ -63,9 +63,9 @@ func (g *crashGate) Reserve(s *gateState, noRest bool) (after time.Duration) {
 	return 0
 }
 
-// taken reports whether another saga than s has reserved the gate. The reservation ends if the saga hangs:
-// both its lease and the time of its function are over.
-func (g *crashGate) taken(s *gateState, now time.Time) bool {
+// reservedByOther reports whether another saga than s has reserved the gate. The reservation ends if the
+// saga hangs: both its lease and the time of its function are over.
+func (g *crashGate) reservedByOther(s *gateState, now time.Time) bool {
 	return g.solo != nil && g.solo != s &&
 		(now.UnixNano() < g.solo.LeaseEnd.Load() || now.Before(g.turns[g.solo]))
 }
@@ -75,7 +75,7 @@ func (g *crashGate) taken(s *gateState, now time.Time) bool {
 func (g *crashGate) Taken() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.taken(nil, g.now())
+	return g.reservedByOther(nil, g.now())
 }
 
 // Enter begins a turn of s, whose function should return within d. The caller ends the turn with Leave. Enter
@@ -84,7 +84,7 @@ func (g *crashGate) Enter(s *gateState, d time.Duration) bool {
 	now := g.now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.taken(s, now) {
+	if g.reservedByOther(s, now) {
 		return false
 	}
 	g.turns[s] = now.Add(d)
@@ -160,7 +160,7 @@ func (g *crashGate) Leave(s *gateState) {
 	}
 }
 
-// Free frees the gate after s ran alone. The other sagas then run for at least as long as s had the gate.
+// Free opens the gate after s ran alone. The other sagas then run for at least as long as s had the gate.
 // Free returns false if s did not run alone.
 func (g *crashGate) Free(s *gateState) bool {
 	if !s.Alone {

@@ -25,7 +25,7 @@ type writer struct {
 	more chan struct{} // the queue is no longer empty
 }
 
-// newGroupCommit returns a writer. Timeout limits each commit.
+// newGroupCommit returns a writer. The timeout limits each commit.
 func newGroupCommit(db commitDB, timeout time.Duration) *writer {
 	return &writer{db: db, timeout: timeout, more: make(chan struct{}, 1)}
 }
@@ -53,7 +53,7 @@ func (w *writer) Write(ctx context.Context, e store.Effect) (bool, error) {
 	}
 }
 
-// Alone is Write in its own commit, in the caller's goroutine.
+// Alone is like Write, but uses its own commit and the caller's goroutine.
 func (w *writer) Alone(ctx context.Context, e store.Effect) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()

@@ -95,9 +95,9 @@ func (h *hung[TTx]) giveUp() {
 	h.l.gateState.LeaseEnd.Store(0)
 }
 
-// countHang counts the attempt of h as failed, and releases the saga. It returns again=true if the caller
-// must call it again, because the database did not answer.
-func (e *Engine[TTx]) countHang(ctx context.Context, h *hung[TTx]) (again bool, err error) {
+// countHang counts the attempt of h as failed, and releases the saga. It returns retry=true if the database
+// did not answer: then the caller must call countHang again.
+func (e *Engine[TTx]) countHang(ctx context.Context, h *hung[TTx]) (retry bool, err error) {
 	s, there, err := e.find(ctx, h.saga.Name, h.saga.Key)
 	if err != nil {
 		return true, err
@@ -109,7 +109,7 @@ func (e *Engine[TTx]) countHang(ctx context.Context, h *hung[TTx]) (again bool, 
 	if err != nil {
 		return true, err
 	}
-	l, err := e.taken(s, h.l.Def, older)
+	l, err := e.newLive(s, h.l.Def, older)
 	if err != nil {
 		return false, err
 	}
@@ -158,7 +158,7 @@ func (l *live[TTx]) putAlone(ctx context.Context, m store.SagaUpdate) (again boo
 		return true, err
 	}
 	if stored[0] {
-		l.wrote(m)
+		l.noteStored(m)
 	}
 	return false, nil
 }

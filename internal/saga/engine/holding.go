@@ -25,15 +25,15 @@ type holdDB[TTx any] interface {
 	FreeEntities(ctx context.Context, tx TTx, holder string) error
 }
 
-// holdStep performs the action a of a Lock step in tx. Es are the entities, and now is the time of the
-// database's clock.
+// holdStep performs the action a of a Lock step in tx, for these entities. The argument now is the time of
+// the database's clock.
 func holdStep[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a plan.Action,
-	es []store.Lock, now time.Time) (e plan.Event, err error) {
+	entities []store.Lock, now time.Time) (e plan.Event, err error) {
 	switch a.Verb {
 	case plan.UndoStep:
-		return plan.Event{What: plan.UndoDone}, free(ctx, db, tx, holder(s))
+		return plan.Event{What: plan.UndoDone}, releaseEntities(ctx, db, tx, holder(s))
 	case plan.SettleStep:
-		return plan.Event{What: plan.Rejected}, free(ctx, db, tx, holder(s))
+		return plan.Event{What: plan.Rejected}, releaseEntities(ctx, db, tx, holder(s))
 	}
 	e.What = plan.Succeeded
 	queued, first := false, false
@@ -41,7 +41,7 @@ func holdStep[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga, a p
 		queued, first, err = db.QueueState(ctx, tx, holder(s))
 	}
 	if err == nil && !queued {
-		first, err = enter(ctx, db, tx, s, es)
+		first, err = enter(ctx, db, tx, s, entities)
 	}
 	if err != nil || first {
 		return e, err
@@ -78,7 +78,7 @@ func holder(s *saga) string {
 func end[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga) error {
 	top := s.Origin.Top()
 	if top == nil {
-		return free(ctx, db, tx, s.Row.ID)
+		return releaseEntities(ctx, db, tx, s.Row.ID)
 	}
 	tops, err := db.LockSagas(ctx, tx, store.SagaRef{Name: top.Name, Key: top.Key})
 	if err != nil {
@@ -87,11 +87,11 @@ func end[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, s *saga) error {
 	if tops[0].Name != "" && tops[0].ID == top.ID && tops[0].Ended.IsZero() {
 		return nil
 	}
-	return free(ctx, db, tx, top.ID)
+	return releaseEntities(ctx, db, tx, top.ID)
 }
 
-// free releases the entities of a holder, and removes it from their queues.
-func free[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, holder string) error {
+// releaseEntities removes a holder from the queues of all its entities.
+func releaseEntities[TTx any](ctx context.Context, db holdDB[TTx], tx TTx, holder string) error {
 	if err := db.FreeEntities(ctx, tx, holder); err != nil {
 		return fmt.Errorf("release entities: %w", err)
 	}

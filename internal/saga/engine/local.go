@@ -59,7 +59,7 @@ func (l *live[TTx]) functionOf(a plan.Action, tx *Local[TTx]) function[TTx] {
 // local runs a function in a transaction, and then the functions of later steps that may share this
 // transaction. The commit includes the saga's new state.
 func (l *live[TTx]) local(ctx context.Context, a plan.Action, run function[TTx]) error {
-	defer l.free()
+	defer l.releaseWorker()
 	timeout := l.Timeout(a)
 	u, err := l.begin(ctx, timeout+graceTime)
 	if err != nil {
@@ -142,19 +142,19 @@ func (l *live[TTx]) failedIn(ctx context.Context, u store.Unit[TTx], a plan.Acti
 // tryInPlace reports whether a is retried after a transient failure without a write.
 func (l *live[TTx]) tryInPlace(a plan.Action) bool {
 	run, _ := l.State.Run(a.Step, a.Occurrence)
-	return !l.e.straight && run.Free.Times == 0 && l.outages < inPlace && l.left() > l.e.o.Lease/2
+	return !l.e.straight && run.Free.Times == 0 && l.outages < inPlace && l.leaseLeft() > l.e.o.Lease/2
 }
 
-// storeInstead rolls back the user's writes in u, and stores the new state. It makes the lease last for at
-// least need.
-func (l *live[TTx]) storeInstead(ctx context.Context, u store.Unit[TTx], need time.Duration) error {
+// storeInstead rolls back the user's writes in u, and stores the new state. It extends the lease to at
+// least the duration lease.
+func (l *live[TTx]) storeInstead(ctx context.Context, u store.Unit[TTx], lease time.Duration) error {
 	if l.Related() {
 		if _, err := u.Rollback(ctx); errors.Is(err, store.ErrLent) {
 			return err
 		}
-		return l.write(ctx, need)
+		return l.write(ctx, lease)
 	}
-	m, err := l.move(need)
+	m, err := l.move(lease)
 	if err != nil {
 		_, _ = u.Rollback(ctx)
 		return err
@@ -166,7 +166,7 @@ func (l *live[TTx]) storeInstead(ctx context.Context, u store.Unit[TTx], need ti
 	case !stored[0]:
 		return errMoved
 	}
-	l.wrote(m)
+	l.noteStored(m)
 	return nil
 }
 
@@ -186,7 +186,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 		_, _ = u.Rollback(ctx)
 		return l.blame(ctx, a, err)
 	}
-	timeout, follows := l.next(u)
+	timeout, follows := l.nextInTx(u)
 	done := !follows && len(l.Pending()) == 0
 	if done { // the commit releases the lease, too
 		m = l.GivenBack(m)
@@ -196,7 +196,7 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 		if err := u.Commit(ctx, es...); err != nil {
 			return l.blameCommit(ctx, a, err)
 		}
-		l.wrote(m)
+		l.noteStored(m)
 		return nil
 	}
 	in := l.intake(timeout + graceTime)
@@ -205,13 +205,13 @@ func (l *live[TTx]) commit(ctx context.Context, u store.Unit[TTx], a plan.Action
 	if err != nil {
 		return l.blameCommit(ctx, a, err)
 	}
-	l.wrote(m)
+	l.noteStored(m)
 	l.unit = next
 	return nil
 }
 
-// next reports whether another function in a transaction follows immediately, and returns its timeout.
-func (l *live[TTx]) next(u store.Unit[TTx]) (timeout time.Duration, follows bool) {
+// nextInTx reports whether another function in a transaction follows immediately, and returns its timeout.
+func (l *live[TTx]) nextInTx(u store.Unit[TTx]) (timeout time.Duration, follows bool) {
 	if !u.Found().Follows || l.e.stopping() || l.State.Status.Final() {
 		return 0, false
 	}

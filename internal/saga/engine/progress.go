@@ -54,8 +54,8 @@ type saga struct {
 	mayCrash bool            // it may have crashed its process; see Note
 }
 
-// newProgress returns the saga in row s. Older is the definition with which s was begun, if that is not d. If
-// straight is true, the saga's functions run in the caller's goroutine.
+// newProgress returns the saga in row s. The argument older is the definition with which s was begun, if
+// that is not d. If straight is true, the saga's functions run in the caller's goroutine.
 func newProgress(s store.Saga, d *Definition, older plan.Graph, clock *storeClock,
 	straight bool) (is saga, err error) {
 	is = saga{Def: d, input: json.RawMessage(s.Input), clock: clock, straight: straight}
@@ -150,7 +150,7 @@ func (s *saga) Dirty() bool { return s.dirty }
 // Prepared returns the last prepared action with a result that is not stored, or nil.
 func (s *saga) Prepared() *plan.Action { return s.prepared }
 
-// First reports whether prepared actions must be stored before anything else.
+// First reports whether the engine must store prepared actions before it does anything else.
 func (s *saga) First() bool {
 	return len(s.family) > 0 || (s.oneByOne || s.mayCrash) && s.prepared != nil
 }
@@ -265,7 +265,7 @@ func (s *saga) prepareOnce(ctx context.Context, children bool) (did bool) {
 		case step.InTx():
 			continue
 		case step.Until != nil:
-			s.until(a, step)
+			s.computeWait(a, step)
 		case step.Command != nil:
 			s.command(ctx, a, step)
 		case step.Child != nil && children:
@@ -321,8 +321,8 @@ func (s *saga) entities(a plan.Action, step *StepBody) ([]store.Lock, error) {
 	return es, nil
 }
 
-// until calls the function that computes the end of a wait.
-func (s *saga) until(a plan.Action, step *StepBody) {
+// computeWait calls the function that computes the end of a wait.
+func (s *saga) computeWait(a plan.Action, step *StepBody) {
 	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence}
 	f := s.Facts(a)
 	err := s.pure(a, func() (err error) {
@@ -435,7 +435,7 @@ func (s *saga) FeedData(e plan.Event) error {
 // an output, and the saga turns back.
 func (s *saga) FeedEffect(e plan.Event) {
 	if err := s.FeedData(e); err != nil {
-		s.Feed(without(e, err))
+		s.Feed(withoutOutput(e, err))
 	}
 }
 
@@ -443,11 +443,11 @@ func (s *saga) FeedEffect(e plan.Event) {
 // contains. If these cannot be encoded, the action fails instead. Wrong returns false if the error does not
 // change the saga.
 func (s *saga) ApplyError(a plan.Action, err error) bool {
-	e := failed(a, err)
+	e := failureEvent(a, err)
 	var rows []skald.Message
 	if e.What == plan.Rejected || e.Permanent {
 		if rows, err = s.rejection(err); err != nil {
-			e = failed(a, err)
+			e = failureEvent(a, err)
 		}
 	}
 	taken := s.Feed(e).Changed()
@@ -474,11 +474,11 @@ func (s *saga) rejection(err error) ([]skald.Message, error) {
 
 // Guard calls a user's function, and reports its error to Failed.
 func (s *saga) Guard(f func() error) error {
-	return s.failed(run(f, s.straight))
+	return s.reportFailure(run(f, s.straight))
 }
 
-// failed reports the error of a user's function to Failed, and returns the error.
-func (s *saga) failed(err error) error {
+// reportFailure reports the error of a user's function to Failed, and returns the error.
+func (s *saga) reportFailure(err error) error {
 	if err != nil && s.Failed != nil {
 		s.Failed(s.Def.Name, err)
 	}
@@ -501,34 +501,34 @@ func (s *saga) pure(a plan.Action, f func() error) error {
 	defer timer.Stop()
 	select {
 	case err := <-done:
-		return s.failed(err)
+		return s.reportFailure(err)
 	case <-timer.C:
 	}
 	if !s.hanging.Hangs(h, func() {}) {
-		return s.failed(<-done)
+		return s.reportFailure(<-done)
 	}
-	return s.failed(fmt.Errorf("%w (%v): a function without a context must only compute", errNoReturn, s.pureTime))
+	return s.reportFailure(fmt.Errorf("%w (%v): a function without a context must only compute", errNoReturn, s.pureTime))
 }
 
 var errNoReturn = errors.New("the function does not return")
 
-// Turn applies the event that the saga may have got its entities.
+// Turn applies the event Turn: the saga may now be the first in the queues of its entities.
 func (s *saga) Turn() {
 	if s.Def.Plan.Locks() {
 		s.Feed(plan.Event{What: plan.Turn})
 	}
 }
 
-// Due applies the event that a time has come, if the saga waits for a time that has passed.
+// Due applies the event Tick if the saga waits for a time that has passed.
 func (s *saga) Due() {
 	if next := s.State.Next(); !next.IsZero() && !next.After(s.clock.Now()) {
 		s.Feed(plan.Event{What: plan.Tick})
 	}
 }
 
-// Move returns the write of the new state. It returns mine=false if another session has the saga. Then the
+// Move returns the write of the new state. It returns owned=false if another session has the saga. Then the
 // write releases the saga, and its owner must read it again.
-func (s *saga) Move(session string) (m store.SagaUpdate, mine bool, err error) {
+func (s *saga) Move(session string) (m store.SagaUpdate, owned bool, err error) {
 	now := s.clock.Now()
 	if m, err = sagarow.MoveTo(s.Row, s.State, now); err != nil {
 		return m, false, err

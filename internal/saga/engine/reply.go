@@ -17,10 +17,11 @@ func (e *Engine[TTx]) Replies() []kind {
 	return kinds(e.book)
 }
 
-// ReplyAll applies participants' replies to their sagas, in the transaction of an inbox. One statement locks
-// and reads all sagas, and another writes them, regardless of the number of replies. emitNext then adds the
-// commands that follow. ReplyAll counts the outcomes, and logs each reply that has no effect. After an error
-// it counts nothing. Guilty is the index of the first reply with an error of its own, or -1.
+// ReplyAll applies participants' replies to their sagas, in the transaction of an inbox. One statement
+// locks and reads all sagas, and another writes them, regardless of the number of replies. emitNext then
+// adds the commands that follow. ReplyAll counts the outcomes, and logs each reply that has no effect.
+// After an error it counts nothing. The result guilty is the index of the first reply with an error of its
+// own, or -1.
 func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) (guilty int, err error) {
 	all, groups := sort(e.book, ms)
 	if err := e.open(ctx, tx, groups); err != nil {
@@ -41,7 +42,7 @@ func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) 
 		}
 		m := &r.Message
 		name, key, _, _ := parse(m.CorrelationID)
-		e.o.Logger.WarnContext(about(ctx, *m), "saga: a reply has no effect", "saga", name, "key", key,
+		e.o.Logger.WarnContext(handlerContext(ctx, *m), "saga: a reply has no effect", "saga", name, "key", key,
 			"outcome", string(r.Out), "topic", m.Topic, "type", m.Type, "id", m.ID,
 			"causation", m.CausationID)
 	}
@@ -49,7 +50,7 @@ func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) 
 }
 
 // Answer applies a message as a reply to the saga of a key. The message may have a causation id that names
-// its command, but need not.
+// its command. This id is optional.
 func (e *Engine[TTx]) Answer(ctx context.Context, tx TTx, d *Definition, key string,
 	m skald.Message) (plan.Outcome, error) {
 	to, r := newGroup(d, key, m)

@@ -53,7 +53,7 @@ func newGroup(d *Definition, key string, m skald.Message) (*replyGroup, *reply) 
 }
 
 // First returns the index in the batch of the first reply.
-func (to *replyGroup) First() int { return to.replies[0].at }
+func (g *replyGroup) First() int { return g.replies[0].at }
 
 // sort groups replies by saga. It orders the sagas by name and key, so that engines that lock the same sagas
 // cannot deadlock.
@@ -82,9 +82,9 @@ func sort(book *book, ms []skald.Message) (all []reply, groups []*replyGroup) {
 	return all, groups
 }
 
-// about returns a context for the handling of m, with the message and its trace. An inbox that handles a
-// batch does not put the messages into the context.
-func about(ctx context.Context, m skald.Message) context.Context {
+// handlerContext returns a context for the handling of m, with the message and its trace. An inbox that
+// handles a batch does not put the messages into the context.
+func handlerContext(ctx context.Context, m skald.Message) context.Context {
 	if telemetry.TraceParent(ctx) == "" {
 		ctx = telemetry.Remote(ctx, m.TraceParent)
 	}
@@ -92,17 +92,17 @@ func about(ctx context.Context, m skald.Message) context.Context {
 }
 
 // Take applies the replies of a replyGroup to the saga in row s, in order.
-func (to *replyGroup) Take(ctx context.Context, s store.Saga, there bool, book *book,
+func (g *replyGroup) Take(ctx context.Context, s store.Saga, exists bool, book *book,
 	clock *storeClock) error {
-	if to.d == nil {
-		return to.unknown(s, there)
+	if g.d == nil {
+		return g.unknown(s, exists)
 	}
-	t := &taking{book: book, clock: clock, d: to.d, s: s}
-	for _, r := range to.replies {
-		if r.Out = orphan; !there || r.id != "" && r.id != s.ID {
+	t := &taking{book: book, clock: clock, d: g.d, s: s}
+	for _, r := range g.replies {
+		if r.Out = orphan; !exists || r.id != "" && r.id != s.ID {
 			continue
 		}
-		if err := t.take(about(ctx, r.Message), r); err != nil {
+		if err := t.take(handlerContext(ctx, r.Message), r); err != nil {
 			return &fault{r.at, err}
 		}
 	}
@@ -115,20 +115,20 @@ func (to *replyGroup) Take(ctx context.Context, s store.Saga, there bool, book *
 		return err
 	}
 	m = sagarow.LeaveToOthers(m)
-	to.Saga, to.Changes, to.Alarms, to.Effects = s, t.changes, t.course.Told(), []store.Effect{{Saga: &m}}
-	to.Back, to.state, to.now = back(t.st, st), st, t.now
+	g.Saga, g.Changes, g.Alarms, g.Effects = s, t.changes, t.course.Told(), []store.Effect{{Saga: &m}}
+	g.Back, g.state, g.now = turnCause(t.st, st), st, t.now
 	return nil
 }
 
 // unknown handles replies to a saga whose definition this build does not have. If the saga is in this
 // database, it returns an error that leaves the reply to another build. Otherwise the reply is for another
 // service, and is ignored.
-func (to *replyGroup) unknown(s store.Saga, there bool) error {
-	for _, r := range to.replies {
-		if there && r.id == s.ID {
+func (g *replyGroup) unknown(s store.Saga, exists bool) error {
+	for _, r := range g.replies {
+		if exists && r.id == s.ID {
 			return &fault{r.at,
 				skald.UnknownVersion(fmt.Errorf("this build has no definition of the saga %s %q: "+
-					"the reply is left to one that has", to.Name, to.Key))}
+					"the reply is left to one that has", g.Name, g.Key))}
 		}
 	}
 	return nil

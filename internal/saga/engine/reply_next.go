@@ -48,7 +48,7 @@ func (e *Engine[TTx]) emitNext(ctx context.Context, tx TTx, groups []*replyGroup
 		if todo := to.commands(); len(todo) > 0 && bytes < emitMost && time.Since(begun) < draftMost {
 			bytes += e.emit(ctx, to, todo)
 		}
-		to.ends()
+		to.endFinal()
 	}
 }
 
@@ -61,28 +61,28 @@ func (e *Engine[TTx]) repliesCommitted(groups []*replyGroup) {
 		}
 		m, s := to.Effects[0].Saga, to.Saga
 		s.Version, s.State, s.SagaStatus = m.Version+1, m.State, m.SagaStatus
-		e.ended(s, to.state)
+		e.noteEnd(s, to.state)
 	}
 }
 
 // needsEngine reports whether only the engine may continue the saga. This is the case if the saga has another
 // definition than this build, uses locks, has a due time, or was in progress when its process ended.
-func (to *replyGroup) needsEngine() bool {
-	next := to.state.Next()
-	return to.Saga.Hash != to.d.Hash || to.d.Plan.Locks() || !next.IsZero() && !next.After(to.now) ||
-		slices.ContainsFunc(to.state.Runs, func(r plan.Run) bool { return r.Crashes > 0 || r.Alone })
+func (g *replyGroup) needsEngine() bool {
+	next := g.state.Next()
+	return g.Saga.Hash != g.d.Hash || g.d.Plan.Locks() || !next.IsZero() && !next.After(g.now) ||
+		slices.ContainsFunc(g.state.Runs, func(r plan.Run) bool { return r.Crashes > 0 || r.Alone })
 }
 
 // commands returns the saga's next actions if each of them is the first attempt at a command. Otherwise it
 // returns none.
-func (to *replyGroup) commands() []plan.Action {
-	todo := to.d.Plan.Pending(to.state)
+func (g *replyGroup) commands() []plan.Action {
+	todo := g.d.Plan.Pending(g.state)
 	for _, a := range todo {
-		step, ok := to.d.Step(a.Step)
+		step, ok := g.d.Step(a.Step)
 		if !ok || step.Command == nil || a.Attempt != 1 {
 			return nil
 		}
-		run, _ := to.state.Run(a.Step, a.Occurrence)
+		run, _ := g.state.Run(a.Step, a.Occurrence)
 		forward := a.Verb == plan.RunStep
 		if run.Free.Times > 0 || !forward && (a.Verb != plan.UndoStep || step.Undo == nil) {
 			return nil
@@ -91,20 +91,20 @@ func (to *replyGroup) commands() []plan.Action {
 	return todo
 }
 
-// emit drafts the commands of todo, adds them to the effects of a replyGroup, and returns the size of their
+// emit drafts the commands of todo, adds them to the effects of the group, and returns the size of their
 // data. If a function fails or takes too long, or if the state becomes too large, emit changes nothing. The
 // engine then emits the commands.
-func (e *Engine[TTx]) emit(ctx context.Context, to *replyGroup, todo []plan.Action) (bytes int) {
-	origin, err := sagarow.OriginOf(to.Saga)
+func (e *Engine[TTx]) emit(ctx context.Context, group *replyGroup, todo []plan.Action) (bytes int) {
+	origin, err := sagarow.OriginOf(group.Saga)
 	if err != nil {
 		return 0
 	}
-	s := &saga{Def: to.d, Row: to.Saga, Origin: origin, State: to.state, clock: e.clock, straight: true,
-		input: []byte(to.Saga.Input)}
-	at := &drafting{name: to.Name, begun: e.o.Now()}
+	s := &saga{Def: group.d, Row: group.Saga, Origin: origin, State: group.state, clock: e.clock, straight: true,
+		input: []byte(group.Saga.Input)}
+	at := &drafting{name: group.Name, begun: e.o.Now()}
 	done := make(chan error, 1)
 	go func() {
-		err := failure.Run(func() error { return s.sends(todo) })
+		err := failure.Run(func() error { return s.draftCommands(todo) })
 		e.follows.Returned(at, e.o.Now())
 		done <- err
 	}()
@@ -118,25 +118,25 @@ func (e *Engine[TTx]) emit(ctx context.Context, to *replyGroup, todo []plan.Acti
 			break
 		}
 		e.o.Logger.WarnContext(ctx, "saga: a request function is slow, so the engine sends the commands of its sagas",
-			"saga", to.Name, "key", to.Key, "after", draftMost)
+			"saga", group.Name, "key", group.Key, "after", draftMost)
 		return 0
 	}
 	if err != nil {
 		return 0 // the engine calls the function again, and reports its error
 	}
-	m, err := sagarow.ReleaseMove(to.Saga, s.State, to.now, len(to.d.Plan.Pending(s.State)) > 0)
+	m, err := sagarow.ReleaseMove(group.Saga, s.State, group.now, len(group.d.Plan.Pending(s.State)) > 0)
 	if err != nil {
 		return 0
 	}
-	to.state, to.Effects = s.State, []store.Effect{{Saga: &m, Rows: s.rows}}
+	group.state, group.Effects = s.State, []store.Effect{{Saga: &m, Rows: s.rows}}
 	for _, row := range s.rows {
 		bytes += len(row.Data)
 	}
 	return bytes
 }
 
-// sends drafts the commands of todo, and applies their events in memory.
-func (s *saga) sends(todo []plan.Action) error {
+// draftCommands drafts the commands of todo, and applies their events in memory.
+func (s *saga) draftCommands(todo []plan.Action) error {
 	for _, a := range todo {
 		step, _ := s.Def.Step(a.Step)
 		e, m, err := s.draft(context.Background(), a, step)
@@ -169,13 +169,13 @@ func (s *saga) draft(ctx context.Context, a plan.Action, step *StepBody) (e plan
 	return e, m, err
 }
 
-// ends makes the transaction end a saga that is final and has no parent. The engine ends the others.
-func (to *replyGroup) ends() {
-	m := to.Effects[0].Saga
-	if !to.state.Status.Final() {
+// endFinal makes the transaction end a saga that is final and has no parent. The engine ends the others.
+func (g *replyGroup) endFinal() {
+	m := g.Effects[0].Saga
+	if !g.state.Status.Final() {
 		return
 	}
-	if origin, err := sagarow.OriginOf(to.Saga); err == nil && origin.Parent == nil {
+	if origin, err := sagarow.OriginOf(g.Saga); err == nil && origin.Parent == nil {
 		m.Final, m.Wake = true, -1
 	}
 }

@@ -41,7 +41,7 @@ func (t *taking) take(ctx context.Context, r *reply) (err error) {
 	if t.course != nil {
 		st = t.course.State()
 	}
-	to, ok, err := t.answers(r, st)
+	to, ok, err := t.findTarget(r, st)
 	if err != nil || !ok {
 		return err
 	}
@@ -51,7 +51,7 @@ func (t *taking) take(ctx context.Context, r *reply) (err error) {
 	}
 	if err := CheckSize("the output of the step "+ev.Step, ev.Output, t.d.MaxBytes); err != nil &&
 		ev.What == plan.Succeeded {
-		ev = without(ev, err)
+		ev = withoutOutput(ev, err)
 	}
 	if t.course == nil {
 		t.now = t.clock.Now()
@@ -61,7 +61,7 @@ func (t *taking) take(ctx context.Context, r *reply) (err error) {
 	t.before = append(t.before[:0], was.Runs...)
 	was.Runs = t.before
 	if r.Out = t.course.Take(ev); r.Out == plan.TooLarge { // the step took effect
-		r.Out = t.course.Take(without(ev, t.course.Large()))
+		r.Out = t.course.Take(withoutOutput(ev, t.course.Large()))
 	}
 	if r.Out.Changed() {
 		t.moved = true

@@ -53,12 +53,12 @@ func (t *taking) commandsOf(r plan.Run) []target {
 // otherDefinition reports whether the saga has another definition than this build.
 func (t *taking) otherDefinition() bool { return t.s.Hash != t.d.Hash }
 
-// answers returns the command that a reply answers. The causation id of the reply names the command. If the
-// caller gave only the saga's key, a reply with another causation id answers the command that waits for this
-// type of reply, if there is exactly one. If the reply may answer a command that this build does not have,
-// answers returns an error that leaves it to another build.
-func (t *taking) answers(r *reply, st plan.State) (to target, ok bool, err error) {
-	to, ok = t.sent[own(r.Message.CausationID)]
+// findTarget returns the command that a reply answers. The causation id of the reply names the command. If
+// the caller gave only the saga's key, a reply with another causation id answers the command that waits for
+// this type of reply, if there is exactly one. If the reply may answer a command that this build does not
+// have, findTarget returns an error that leaves the reply to another build.
+func (t *taking) findTarget(r *reply, st plan.State) (to target, ok bool, err error) {
+	to, ok = t.sent[timelessID(r.Message.CausationID)]
 	switch {
 	case ok && to.answeredBy(r.Message):
 		return to, true, nil

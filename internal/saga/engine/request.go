@@ -20,8 +20,8 @@ func (l *live[TTx]) outside(a plan.Action) (Request[TTx], bool) {
 	return requestFor[TTx](step, a)
 }
 
-// asks reports whether a is a stored request that is ready to be sent.
-func (l *live[TTx]) asks(a plan.Action) bool {
+// isReadyRequest reports whether the action a is a stored request that is ready to be sent.
+func (l *live[TTx]) isReadyRequest(a plan.Action) bool {
 	_, is := l.outside(a)
 	return is && a.Sent
 }
@@ -33,7 +33,7 @@ func (l *live[TTx]) bind(r Request[TTx]) call.Bound[TTx] {
 // intend runs the user's Intend in a transaction. It rolls back the writes of Intend, and stores the request
 // instead.
 func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r Request[TTx]) error {
-	defer l.free()
+	defer l.releaseWorker()
 	u, err := l.begin(ctx, usualTimeout+graceTime)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (l *live[TTx]) intend(ctx context.Context, a plan.Action, r Request[TTx]) e
 		return l.failedIn(within, u, a, err)
 	}
 	c.Since = l.e.clock.Now()
-	e, err := sent(a, *c)
+	e, err := callEvent(a, *c)
 	if err != nil {
 		return l.failedIn(within, u, a, skald.Permanent(fmt.Errorf("encode the call: %w", err)))
 	}
@@ -79,7 +79,7 @@ func (l *live[TTx]) request(ctx context.Context, asks []plan.Action) error {
 		need = max(need, l.bind(r).Timeout()+answerTime)
 	}
 	l.e.gate.Expect(&l.gateState, need)
-	if l.Dirty() || l.left() < need {
+	if l.Dirty() || l.leaseLeft() < need {
 		m, err := l.move(need)
 		if err == nil {
 			err = l.put(ctx, m)
@@ -108,9 +108,9 @@ func (l *live[TTx]) request(ctx context.Context, asks []plan.Action) error {
 	return first
 }
 
-// requesting records that a request is in progress in this process until the caller calls over. If this
+// requesting records that a request is in progress in this process until the caller calls finish. If this
 // process claims the saga again meanwhile, it does not send the request again.
-func (l *live[TTx]) requesting(ctx context.Context, a plan.Action, timeout time.Duration) (over func()) {
+func (l *live[TTx]) requesting(ctx context.Context, a plan.Action, timeout time.Duration) (finish func()) {
 	f, name, key := &hangingFunction{Key: hangsOf(l.Row.ID, a)}, l.Row.Name, l.Row.Key
 	l.e.hanging.Hangs(f, func() {})
 	late := time.AfterFunc(timeout+graceTime, func() {
@@ -136,17 +136,17 @@ func (l *live[TTx]) asking(a plan.Action) *ask[TTx] {
 		Guard: l.Guard}
 }
 
-// answered stores the result of a request, even if the saga was written meanwhile. So a request with a known
-// outcome is not sent again.
-func (l *live[TTx]) answered(ctx context.Context, is answer) error {
-	if is.Nothing {
+// answered stores the result of a request, even if another process wrote the saga in the meantime. So the
+// engine does not send a request with a known outcome again.
+func (l *live[TTx]) answered(ctx context.Context, result answer) error {
+	if result.Nothing {
 		return errMoved
 	}
 	for n := 1; ; n++ {
-		err := l.blamePrepared(ctx, l.note(ctx, is))
+		err := l.blamePrepared(ctx, l.note(ctx, result))
 		var no *refusal
 		if errors.As(err, &no) {
-			return l.answerRefused(ctx, is, no)
+			return l.answerRefused(ctx, result, no)
 		}
 		if err == nil || n == 10 || ctx.Err() != nil || errors.Is(err, errCrowded) {
 			return err
@@ -154,22 +154,22 @@ func (l *live[TTx]) answered(ctx context.Context, is answer) error {
 		if !errors.Is(err, errMoved) {
 			l.outages++
 			l.logUnstored(ctx, err)
-			if !l.rest(ctx, backoff.After(n, 20*time.Millisecond, time.Second)) {
+			if !l.sleep(ctx, backoff.After(n, 20*time.Millisecond, time.Second)) {
 				return err
 			}
 		}
-		if !l.again(ctx) {
+		if !l.readAgain(ctx) {
 			return errMoved
 		}
 		if no := l.lostAlone.Own(err, l.Row.Version); no != nil {
-			return l.answerRefused(ctx, is, no)
+			return l.answerRefused(ctx, result, no)
 		}
 	}
 }
 
-// again reads the saga again, regardless of its lease. It returns false if the saga cannot take the answer
-// any more.
-func (l *live[TTx]) again(ctx context.Context) bool {
+// readAgain reads the saga again, regardless of its lease. It returns false if the saga cannot accept the
+// answer any more.
+func (l *live[TTx]) readAgain(ctx context.Context) bool {
 	s, there, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
 	return err == nil && there && s.ID == l.Row.ID && s.Ended.IsZero() && s.Hash == l.Def.Hash &&
 		l.read(s, plan.Graph{}) == nil
@@ -202,9 +202,9 @@ func (l *live[TTx]) note(ctx context.Context, is answer) error {
 // settle stores an answer together with the writes of the user's Settle.
 func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b call.Bound[TTx], e plan.Event,
 	refused bool) error {
-	defer l.free()
+	defer l.releaseWorker()
 	if !l.slotAtOnce() { // store the answer before the wait, or the request may be sent again
-		l.Feed(noted(a, c))
+		l.Feed(answerEvent(a, c))
 		if err := l.write(ctx, 0); err != nil {
 			return err
 		}
@@ -236,6 +236,6 @@ func (l *live[TTx]) settle(ctx context.Context, a plan.Action, c store.Call, b c
 		l.Prepare(ctx)
 		return l.blame(ctx, a, l.storeInstead(ctx, u, 0))
 	}
-	l.Feed(noted(a, c)) // so that the request is not sent again; fails only if the answer is too large
+	l.Feed(answerEvent(a, c)) // so that the request is not sent again; fails only if the answer is too large
 	return l.failedIn(within, u, a, err)
 }

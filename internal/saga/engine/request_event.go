@@ -7,8 +7,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// sent returns the event that a call is stored, before it is made.
-func sent(a plan.Action, c store.Call) (plan.Event, error) {
+// callEvent returns the event that stores a call, before the engine makes the call.
+func callEvent(a plan.Action, c store.Call) (plan.Event, error) {
 	memo, err := json.Marshal(c)
 	e := plan.Event{What: plan.Sent, Step: a.Step, Occurrence: a.Occurrence, Memo: memo}
 	if a.Verb == plan.UndoStep {
@@ -17,23 +17,23 @@ func sent(a plan.Action, c store.Call) (plan.Event, error) {
 	return e, err
 }
 
-// noted returns the event that stores the known answer of a call.
-func noted(a plan.Action, c store.Call) plan.Event {
+// answerEvent returns the event that stores the known answer of a call.
+func answerEvent(a plan.Action, c store.Call) plan.Event {
 	c.Age = 0
-	e, _ := sent(a, c)
+	e, _ := callEvent(a, c)
 	return e
 }
 
 // Unknown returns the event for a request without a known answer.
 func (is *answer) Unknown() plan.Event {
-	e := failed(is.Action, is.Err)
+	e := failureEvent(is.Action, is.Err)
 	if is.Later > 0 {
 		e.Later = is.Later
 	}
 	return e
 }
 
-// event returns the event for a known answer to r. Most limits the output in bytes.
+// event returns the event for a known answer to r. The argument most limits the output in bytes.
 func event[TTx any](r Request[TTx], a plan.Action, c store.Call,
 	most int) (e plan.Event, refused bool, err error) {
 	output, refused, why, err := r.Read(c.Outcome)
@@ -50,7 +50,7 @@ func event[TTx any](r Request[TTx], a plan.Action, c store.Call,
 		e.What, e.Reason = plan.Rejected, why
 	default:
 		if err := CheckSize("the output of the step "+a.Step, output, most); err != nil {
-			e = without(e, err)
+			e = withoutOutput(e, err)
 		}
 	}
 	return e, refused, nil

@@ -8,39 +8,39 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// setAside returns those of the claimed sagas that may run now. Among them is at most one that has crashed
-// its process twice. The reason: if a process ends, each of its leased sagas counts a crash, and three
-// crashes make a saga stuck. So only a saga that ran alone can count the third one.
-func (e *Engine[TTx]) setAside(ctx context.Context, ls []*live[TTx]) (now []*live[TTx]) {
+// setAside returns those of the claimed sagas that may run immediately. At most one of them has crashed its
+// process twice. The reason: if a process ends, each of its leased sagas counts a crash, and three crashes
+// make a saga stuck. So only a saga that ran alone can count the third crash.
+func (e *Engine[TTx]) setAside(ctx context.Context, ls []*live[TTx]) (runnable []*live[TTx]) {
 	var charged, away []*live[TTx]
 	for _, l := range ls {
 		if l.suspect && l.Crashed(1) && !l.Related() {
 			l.countCrash()
 			charged = append(charged, l)
 		} else {
-			now = append(now, l)
+			runnable = append(runnable, l)
 		}
 	}
-	claimed := append(now, e.putAll(ctx, charged, 0)...)
-	now = claimed[:0]
+	claimed := append(runnable, e.putAll(ctx, charged, 0)...)
+	runnable = claimed[:0]
 	wait := asideWait
 	for _, l := range claimed {
 		if !l.Crashed(2) {
-			now = append(now, l)
+			runnable = append(runnable, l)
 		} else if after := e.gate.Reserve(&l.gateState, e.straight); after == 0 {
-			now = append(now, l)
+			runnable = append(runnable, l)
 		} else {
 			away, wait = append(away, l), max(wait, after)
 		}
 	}
 	e.putAll(ctx, away, wait)
-	return now
+	return runnable
 }
 
-// putAll writes the states of sagas in one transaction. If away is above 0, it releases the sagas for that
-// duration. It returns the sagas that are stored. The others are claimed again when their leases end.
+// putAll writes the states of sagas in one transaction. If pause is above 0, it releases the sagas for that
+// duration. It returns the sagas that are stored. The other sagas are claimed again when their leases end.
 func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx],
-	away time.Duration) (written []*live[TTx]) {
+	pause time.Duration) (written []*live[TTx]) {
 	if len(ls) == 0 {
 		return nil
 	}
@@ -54,8 +54,8 @@ func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx],
 			errs = errors.Join(errs, err)
 			continue
 		}
-		if away > 0 {
-			m.Release, m.Wake, m.Lease = true, away, 0
+		if pause > 0 {
+			m.Release, m.Wake, m.Lease = true, pause, 0
 		}
 		kept, moves, es = append(kept, l), append(moves, &m), append(es, store.Effect{Saga: &m})
 	}
@@ -66,24 +66,24 @@ func (e *Engine[TTx]) putAll(ctx context.Context, ls []*live[TTx],
 	}
 	for i, l := range kept {
 		if err == nil && stored[i] {
-			l.wrote(*moves[i])
+			l.noteStored(*moves[i])
 			written = append(written, l)
 		}
 	}
 	return written
 }
 
-// stepAside releases the saga for the duration away.
-func (l *live[TTx]) stepAside(ctx context.Context, away time.Duration) error {
+// stepAside releases the saga for the duration of the pause.
+func (l *live[TTx]) stepAside(ctx context.Context, pause time.Duration) error {
 	l.Rest()
 	m, err := l.move(0)
 	if err != nil {
 		return err
 	}
 	if next := l.State.Next(); !next.IsZero() {
-		away = max(0, min(away, next.Sub(l.e.clock.Now())))
+		pause = max(0, min(pause, next.Sub(l.e.clock.Now())))
 	}
-	m.Release, m.Wake, m.Lease = true, away, 0
+	m.Release, m.Wake, m.Lease = true, pause, 0
 	return l.put(ctx, m)
 }
 

@@ -42,7 +42,7 @@ func (l *live[TTx]) openShared(a plan.Action, timeout time.Duration) {
 // sharable reports whether a has a function that may share a transaction.
 func (l *live[TTx]) sharable(a plan.Action) bool {
 	step, _ := l.Def.Step(a.Step)
-	if step.OwnCommit || l.function(a) == nil || l.asks(a) {
+	if step.OwnCommit || l.function(a) == nil || l.isReadyRequest(a) {
 		return false
 	}
 	run, _ := l.State.Run(a.Step, a.Occurrence)
@@ -66,7 +66,7 @@ func (l *live[TTx]) nextToShare(ctx context.Context, u store.Unit[TTx]) (next pl
 	for _, a := range l.Next() {
 		step, _ := l.Def.Step(a.Step)
 		switch {
-		case l.hangs(a), l.asks(a):
+		case l.hangs(a), l.isReadyRequest(a):
 		case step.Child != nil, !l.sharable(a), a.Verb != s.actions[0].Verb, l.Timeout(a) > s.timeout:
 			return next, false
 		default:
@@ -76,7 +76,8 @@ func (l *live[TTx]) nextToShare(ctx context.Context, u store.Unit[TTx]) (next pl
 	return next, false
 }
 
-// add records that a runs next in the transaction. Before is the state before a.
+// add records that the action a runs next in the transaction. The argument before is the state before this
+// action.
 func (s *shared) add(a plan.Action, before plan.State) {
 	s.actions, s.between = append(s.actions, a), append(s.between, before)
 }

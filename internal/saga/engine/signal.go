@@ -27,7 +27,7 @@ type Signal struct {
 // Signal applies a signal to a saga in tx.
 func (e *Engine[TTx]) Signal(ctx context.Context, tx TTx, d *Definition, key string,
 	s Signal) (plan.Outcome, error) {
-	if err := fits(d, s); err != nil {
+	if err := checkSignal(d, s); err != nil {
 		return plan.Unknown, err
 	}
 	out, there, err := e.put(ctx, tx, d.Name, key,
@@ -72,9 +72,9 @@ func (e *Engine[TTx]) SignalAlone(ctx context.Context, d *Definition, key string
 	return out, nil
 }
 
-// fits returns an error if no step of d waits for the signal, or if the data has the wrong type or is too
-// large.
-func fits(d *Definition, s Signal) error {
+// checkSignal returns an error if no step of d waits for the signal, or if the data has the wrong type or
+// is too large.
+func checkSignal(d *Definition, s Signal) error {
 	for i, step := range d.Plan.Graph.Steps {
 		if step.Kind != plan.Wait || step.Signal != s.Name {
 			continue

@@ -86,18 +86,18 @@ func (e *Engine[TTx]) start(ctx context.Context, tx TTx, s store.Saga) (stored s
 	return was, false, nil
 }
 
-// handToLoop gives a saga that was started in this process to the loop. Unseen means that the caller's
-// transaction may not be committed yet.
-func (e *Engine[TTx]) handToLoop(s store.Saga, d *Definition, unseen bool) {
+// handToLoop passes a saga that was started in this process to the loop. If uncommitted is true, the
+// caller's transaction may not be committed yet.
+func (e *Engine[TTx]) handToLoop(s store.Saga, d *Definition, uncommitted bool) {
 	if s.Session != e.session {
 		e.kick()
 		return
 	}
-	l, err := e.taken(s, d, plan.Graph{})
+	l, err := e.newLive(s, d, plan.Graph{})
 	if err != nil {
 		return // the next claim of the saga, after its lease, reports the error
 	}
-	l.unseen = unseen
+	l.unseen = uncommitted
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	select {

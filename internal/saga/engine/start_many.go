@@ -155,24 +155,24 @@ func (e *Engine[TTx]) startApart(ctx context.Context, all []*starting) {
 	each.Wait()
 }
 
-// startTogether starts sagas in one commit. It returns false if one of them may be the reason for an error,
-// and true if all have a result.
-func (e *Engine[TTx]) startTogether(ctx context.Context, all []*starting, wait time.Duration) bool {
+// startTogether starts a batch of sagas in one commit. It returns false if one of them may be the reason
+// for an error, and true if all have a result.
+func (e *Engine[TTx]) startTogether(ctx context.Context, batch []*starting, wait time.Duration) bool {
 	within, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	before := make([]store.Saga, len(all))
-	for i, one := range all {
+	before := make([]store.Saga, len(batch))
+	for i, one := range batch {
 		before[i] = one.row
 	}
 	u, err := e.db.Begin(within, store.Intake{Wait: wait})
 	if err == nil {
-		if err = e.startIn(within, u.Tx(), all); err != nil {
+		if err = e.startIn(within, u.Tx(), batch); err != nil {
 			_, _ = u.Rollback(within)
 		} else {
 			err = u.Commit(within)
 		}
 	}
-	for i, one := range all {
+	for i, one := range batch {
 		switch {
 		case err != nil:
 			one.row, one.fresh, one.err = before[i], false, fmt.Errorf("start a saga: %w", err)
@@ -192,8 +192,8 @@ func otherError(was, refused store.Saga) error {
 		Refused: refused.Input}
 }
 
-// newRow returns the row of a saga that begins now, without a lease. Instead is the id of an ended saga of
-// the same key which the new saga replaces, or "".
+// newRow returns the row of a saga that begins now, without a lease. The argument instead is the id of an
+// ended saga of the same key which the new saga replaces, or "".
 func (e *Engine[TTx]) newRow(d *Definition, key string, in json.RawMessage, from sagarow.Origin,
 	instead string) (s store.Saga, err error) {
 	now := e.clock.Now()

@@ -67,7 +67,7 @@ func (t *counters) add(n *int64) {
 	*n++
 }
 
-// SetReady records whether the engine runs. Why is the reason for which it claims no sagas, or "".
+// SetReady records whether the engine runs. The argument why is the reason why it claims no sagas, or "".
 func (t *counters) SetReady(live bool, why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

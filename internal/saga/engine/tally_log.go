@@ -36,30 +36,30 @@ type faults struct {
 	counts map[tallyFault]*faultCount
 }
 
-// due counts a fault, and reports whether it is to be logged now. Fresh is true for a new fault. More is the
-// number of occurrences that were not logged since the last line.
-func (f *faults) due(is tallyFault, text string, now time.Time) (due, fresh bool, more int) {
+// count counts a fault, and reports with logNow whether the caller should log it. The result fresh is true
+// for a new fault. The result unlogged is the number of occurrences since the last log line.
+func (f *faults) count(fault tallyFault, text string, now time.Time) (logNow, fresh bool, unlogged int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.prints == nil {
 		f.prints, f.counts = failure.NewFingerprints(), map[tallyFault]*faultCount{}
 	}
-	is.print = f.prints.Of(failure.Class(is.what), is.saga, text)
-	if f.counts[is] == nil && len(f.counts) >= mostFaults {
-		is.print = ""
+	fault.print = f.prints.Of(failure.Class(fault.what), fault.saga, text)
+	if f.counts[fault] == nil && len(f.counts) >= mostFaults {
+		fault.print = ""
 	}
-	s := f.counts[is]
+	s := f.counts[fault]
 	if fresh = s == nil; fresh {
 		s = &faultCount{LogLimit: backoff.NewLogLimit()}
-		f.counts[is] = s
+		f.counts[fault] = s
 	}
 	s.times++
-	if !s.Due(now) && (is.what != stuck || s.times > eachStuck) {
+	if !s.Due(now) && (fault.what != stuck || s.times > eachStuck) {
 		s.more++
 		return false, false, 0
 	}
-	more, s.more = s.more, 0
-	return true, fresh && is.print != "", more
+	unlogged, s.more = s.more, 0
+	return true, fresh && fault.print != "", unlogged
 }
 
 const (
@@ -76,7 +76,7 @@ const (
 // line returns the attributes of a log line, or nil if the fault is not to be logged now. Faults are counted
 // by step and not by occurrence, because a step may have many occurrences.
 func (t *counters) line(what string, s store.Saga, step, occurrence, text string) (with []any) {
-	due, _, more := t.faults.due(tallyFault{what: what, saga: s.Name, step: step}, text, time.Now())
+	due, _, more := t.faults.count(tallyFault{what: what, saga: s.Name, step: step}, text, time.Now())
 	if !due {
 		return nil
 	}
@@ -92,8 +92,8 @@ func (t *counters) line(what string, s store.Saga, step, occurrence, text string
 	return with
 }
 
-// failed logs an attempt that failed and is retried.
-func (t *counters) failed(s store.Saga, was, r *plan.Run) {
+// logRetry logs an attempt that failed and is retried.
+func (t *counters) logRetry(s store.Saga, was, r *plan.Run) {
 	if r.Error == "" || r.Stuck || r.Crashes <= was.Crashes && (r.Due.IsZero() || r.Due.Equal(was.Due)) {
 		return
 	}
@@ -115,14 +115,14 @@ func (t *counters) failed(s store.Saga, was, r *plan.Run) {
 	t.log.Warn(what, append(with, "attempt", max(r.Attempts, r.Crashes, 1), "error", r.Error)...)
 }
 
-// TurnedBack logs that a saga turned back, and why. Failures and deadlines are warnings.
-func (t *counters) TurnedBack(s store.Saga, why *plan.Cause) {
-	with := t.line(turned, s, why.Step, "", string(why.Why)+" "+why.Reason)
+// TurnedBack logs that a saga turned back, and the cause. Failures and deadlines are warnings.
+func (t *counters) TurnedBack(s store.Saga, cause *plan.Cause) {
+	with := t.line(turned, s, cause.Step, "", string(cause.Why)+" "+cause.Reason)
 	if with == nil {
 		return
 	}
-	with = append(with, "why", string(why.Why), "reason", why.Reason)
-	if why.Why == plan.WhyFailed || why.Why == plan.WhyDeadline {
+	with = append(with, "why", string(cause.Why), "reason", cause.Reason)
+	if cause.Why == plan.WhyFailed || cause.Why == plan.WhyDeadline {
 		t.log.Warn(turned, with...)
 	} else {
 		t.log.Info(turned, with...)
@@ -154,11 +154,11 @@ func (t *counters) Refused(ctx context.Context, s store.Saga, why error) {
 	}
 }
 
-// Unstored logs that a move could not be stored for a reason outside the saga's actions. Times is the number
-// of consecutive failures.
-func (t *counters) Unstored(ctx context.Context, s store.Saga, times int, err error) {
+// Unstored logs that a move could not be stored for a reason outside the saga's actions. The argument
+// failures is the number of consecutive failures.
+func (t *counters) Unstored(ctx context.Context, s store.Saga, failures int, err error) {
 	if with := t.line(unstored, s, "", "", err.Error()); with != nil {
-		t.log.WarnContext(ctx, unstored, append(with, "times", times, "error", err)...)
+		t.log.WarnContext(ctx, unstored, append(with, "times", failures, "error", err)...)
 	}
 }
 
@@ -170,7 +170,7 @@ func (t *counters) Panicked(saga string, err error) {
 		return
 	}
 	value := fmt.Sprintf("%.200v", p.Value)
-	_, fresh, _ := t.faults.due(tallyFault{what: panicked, saga: saga}, value, time.Now())
+	_, fresh, _ := t.faults.count(tallyFault{what: panicked, saga: saga}, value, time.Now())
 	if !fresh {
 		return
 	}

@@ -10,10 +10,10 @@ import (
 // change is a run before and after a move.
 type change struct{ Was, Is plan.Run }
 
-// changed appends to list the runs whose phase or attempts differ between the states was and is.
-func changed(list []change, was, is plan.State) []change {
-	for i := range is.Runs {
-		before, now := earlier(was, is, i), is.Runs[i]
+// changed appends to list the runs whose phase or attempts differ between the states old and current.
+func changed(list []change, old, current plan.State) []change {
+	for i := range current.Runs {
+		before, now := earlierRun(old, current, i), current.Runs[i]
 		if before.Phase != now.Phase || before.Attempts != now.Attempts {
 			list = append(list, change{before, now})
 		}
@@ -21,26 +21,26 @@ func changed(list []change, was, is plan.State) []change {
 	return list
 }
 
-// Moved measures and logs a stored move of a saga from the state was to the state is.
-func (t *counters) Moved(s store.Saga, was, is plan.State) {
-	back := back(was, is)
+// Moved measures and logs a stored move of a saga from the state old to the state current.
+func (t *counters) Moved(s store.Saga, old, current plan.State) {
+	back := turnCause(old, current)
 	if back != nil {
 		t.TurnedBack(s, back)
 	}
-	for i := range is.Runs {
-		c := change{earlier(was, is, i), is.Runs[i]}
+	for i := range current.Runs {
+		c := change{earlierRun(old, current, i), current.Runs[i]}
 		if t.Ran(s.Name, c); back == nil {
-			t.failed(s, &c.Was, &c.Is)
+			t.logRetry(s, &c.Was, &c.Is)
 		}
 	}
 }
 
-// back returns the cause if a saga turned back between two states, or nil.
-func back(was, is plan.State) *plan.Cause {
-	if was.Cause != nil {
+// turnCause returns the cause if a saga turned back between the states old and current, or nil.
+func turnCause(old, current plan.State) *plan.Cause {
+	if old.Cause != nil {
 		return nil
 	}
-	return is.Cause
+	return current.Cause
 }
 
 // Ran measures a change of one run.
@@ -53,13 +53,13 @@ func (t *counters) Ran(saga string, c change) {
 	}
 }
 
-// earlier returns the state in was of the run with index i in is.
-func earlier(was, is plan.State, i int) plan.Run {
-	r := &is.Runs[i]
-	if i < len(was.Runs) && was.Runs[i].Step == r.Step && was.Runs[i].Occurrence == r.Occurrence {
-		return was.Runs[i]
+// earlierRun returns the state, in the state old, of the run with index i in the state current.
+func earlierRun(old, current plan.State, i int) plan.Run {
+	r := &current.Runs[i]
+	if i < len(old.Runs) && old.Runs[i].Step == r.Step && old.Runs[i].Occurrence == r.Occurrence {
+		return old.Runs[i]
 	}
-	if other, there := was.Run(r.Step, r.Occurrence); there { // a new definition may have moved the run
+	if other, there := old.Run(r.Step, r.Occurrence); there { // a new definition may have moved the run
 		return other
 	}
 	return plan.Run{At: r.At}

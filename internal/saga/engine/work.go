@@ -42,8 +42,8 @@ type live[TTx any] struct {
 	single int    // number of steps to commit one by one, after a shared transaction failed
 }
 
-// taken returns a live saga. This session must have its lease.
-func (e *Engine[TTx]) taken(s store.Saga, d *Definition, older plan.Graph) (*live[TTx], error) {
+// newLive returns a live saga. This session must have its lease.
+func (e *Engine[TTx]) newLive(s store.Saga, d *Definition, older plan.Graph) (*live[TTx], error) {
 	l := &live[TTx]{e: e, sent: map[string]bool{}}
 	var err error
 	if l.saga, err = newProgress(s, d, older, e.clock, e.straight); err != nil {
@@ -70,8 +70,9 @@ func (l *live[TTx]) leased(lease time.Duration) {
 	l.gateState.LeaseEnd.Store(l.since.Add(lease).UnixNano())
 }
 
-// left returns the rest of the lease. It uses the monotonic and the wall clock, whichever shows less.
-func (l *live[TTx]) left() time.Duration {
+// leaseLeft returns the remaining time of the lease. It uses the monotonic and the wall clock, whichever
+// shows less time.
+func (l *live[TTx]) leaseLeft() time.Duration {
 	now := l.e.o.Now()
 	return l.lease - max(now.Sub(l.since), now.Round(0).Sub(l.since.Round(0)))
 }
@@ -90,7 +91,7 @@ func (e *Engine[TTx]) startWork(ctx context.Context, l *live[TTx]) {
 	e.working[at] = l // if another goroutine has the saga after its lease, it hangs, and cannot write
 	e.inHand.Add(1)
 	e.workers.Go(func() {
-		for l := l; l != nil; l = e.done(at, l) {
+		for l := l; l != nil; l = e.endWork(at, l) {
 			l.survive(ctx)
 			l.freeGate()
 		}
@@ -112,8 +113,8 @@ func (l *live[TTx]) survive(ctx context.Context) {
 	l.work(ctx)
 }
 
-// done ends the work on l. It returns the next claim of the same saga if there is one, or nil.
-func (e *Engine[TTx]) done(at store.SagaRef, l *live[TTx]) *live[TTx] {
+// endWork ends the work on l. It returns the next claim of the same saga if there is one, or nil.
+func (e *Engine[TTx]) endWork(at store.SagaRef, l *live[TTx]) *live[TTx] {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	mine := e.working[at] == l
@@ -141,7 +142,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 		return
 	}
 	for {
-		more, err := l.turn(ctx)
+		more, err := l.runTurn(ctx)
 		var kin *familyError
 		var no *refusal
 		if l.unseen && errors.Is(err, errMoved) {
@@ -168,7 +169,7 @@ func (l *live[TTx]) work(ctx context.Context) {
 			l.outages++
 			l.e.suspect(ctx)
 			l.logUnstored(ctx, err)
-			if !l.rest(ctx, backoff.After(l.outages, 20*time.Millisecond, time.Second)) {
+			if !l.sleep(ctx, backoff.After(l.outages, 20*time.Millisecond, time.Second)) {
 				return
 			}
 		}
@@ -195,9 +196,9 @@ func (l *live[TTx]) logUnstored(ctx context.Context, err error) {
 	l.e.tally.Unstored(ctx, l.Row, l.outages, err)
 }
 
-// rest waits for d. It returns false if the lease or the engine ends before that.
-func (l *live[TTx]) rest(ctx context.Context, d time.Duration) bool {
-	if l.e.straight || l.left() < d {
+// sleep waits for the duration d. It returns false if the lease or the engine ends before that.
+func (l *live[TTx]) sleep(ctx context.Context, d time.Duration) bool {
+	if l.e.straight || l.leaseLeft() < d {
 		return false
 	}
 	timer := time.NewTimer(d)
@@ -220,15 +221,15 @@ func (l *live[TTx]) reread(ctx context.Context) bool {
 	}
 	s, there, err := l.e.find(ctx, l.Row.Name, l.Row.Key)
 	if err != nil || !there || s.ID != l.Row.ID || s.Session != l.e.session || !s.Ended.IsZero() ||
-		l.left() <= 0 {
+		l.leaseLeft() <= 0 {
 		return false // after an error, the saga is claimed again when its lease ends
 	}
 	older, err := l.e.book.Before(ctx, s, l.Def)
 	return err == nil && l.read(s, older) == nil
 }
 
-// turn performs the next actions. It returns more=true if others may follow.
-func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
+// runTurn performs the next actions. It returns moreActions=true if other actions may follow.
+func (l *live[TTx]) runTurn(ctx context.Context) (moreActions bool, err error) {
 	if l.over {
 		return false, nil
 	}
@@ -261,7 +262,7 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 	for _, a := range l.Next() {
 		switch {
 		case l.hangs(a):
-		case l.asks(a):
+		case l.isReadyRequest(a):
 			asks = append(asks, a)
 		default:
 			return true, l.transact(ctx, a)
@@ -281,7 +282,7 @@ func (l *live[TTx]) turn(ctx context.Context) (more bool, err error) {
 
 // halts reports whether the saga must not begin another action.
 func (l *live[TTx]) halts(ctx context.Context) bool {
-	return l.left() <= 0 || l.givenUp.Load() || l.e.stopping() || ctx.Err() != nil
+	return l.leaseLeft() <= 0 || l.givenUp.Load() || l.e.stopping() || ctx.Err() != nil
 }
 
 // hangs reports whether the function of a still runs in this process after its timeout. For a request it

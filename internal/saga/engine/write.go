@@ -11,17 +11,17 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// move returns the write of the new state. The write extends the lease to at least need.
-func (l *live[TTx]) move(need time.Duration) (store.SagaUpdate, error) {
+// move returns the write of the new state. The write extends the lease to at least the duration lease.
+func (l *live[TTx]) move(lease time.Duration) (store.SagaUpdate, error) {
 	m, mine, err := l.Move(l.e.session)
-	if err == nil && mine && !m.Final && l.left() < max(need, l.e.o.Lease/2) {
-		m.Lease = max(need, l.e.o.Lease)
+	if err == nil && mine && !m.Final && l.leaseLeft() < max(lease, l.e.o.Lease/2) {
+		m.Lease = max(lease, l.e.o.Lease)
 	}
 	return m, err
 }
 
-// wrote records that m is stored, and performs the actions that depend on this.
-func (l *live[TTx]) wrote(m store.SagaUpdate) {
+// noteStored records that m is stored, and performs the actions that depend on this.
+func (l *live[TTx]) noteStored(m store.SagaUpdate) {
 	if m.Lease > 0 {
 		l.leased(m.Lease)
 	}
@@ -66,7 +66,7 @@ func (l *live[TTx]) put(ctx context.Context, m store.SagaUpdate) error {
 	case !stored:
 		return errMoved
 	}
-	l.wrote(m)
+	l.noteStored(m)
 	return nil
 }
 
@@ -133,13 +133,13 @@ func (l *live[TTx]) rollback(ctx context.Context) {
 		_, _ = l.unit.Rollback(ctx)
 		l.unit = nil
 	}
-	l.free()
+	l.releaseWorker()
 }
 
 // inTx reports whether an action runs a function in a transaction.
 func (l *live[TTx]) inTx(a plan.Action) bool {
 	step, ok := l.Def.Step(a.Step)
-	return ok && step.InTx() && a.Verb != plan.DecideStep && !l.asks(a)
+	return ok && step.InTx() && a.Verb != plan.DecideStep && !l.isReadyRequest(a)
 }
 
 // errCrowded means that the saga waited for a worker for most of its lease, so it must be released. If the
@@ -154,7 +154,7 @@ func (l *live[TTx]) slot(ctx context.Context) error {
 	}
 	l.e.ready.Add(1)
 	defer l.e.ready.Add(-1)
-	timer := time.NewTimer(l.left() - l.e.o.Lease/3)
+	timer := time.NewTimer(l.leaseLeft() - l.e.o.Lease/3)
 	defer timer.Stop()
 	select {
 	case l.e.slots <- struct{}{}:
@@ -194,8 +194,8 @@ func (l *live[TTx]) slotAtOnce() bool {
 	}
 }
 
-// free releases the worker, unless a transaction is open.
-func (l *live[TTx]) free() {
+// releaseWorker releases the worker, unless a transaction is open.
+func (l *live[TTx]) releaseWorker() {
 	if l.unit == nil {
 		l.unslot()
 	}
