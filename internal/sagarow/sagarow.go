@@ -82,7 +82,7 @@ func CheckDefinition(d *store.SagaDefinition) error {
 	err := cmp.Or(text("name", d.Name, 1, MaxName), text("hash", d.Hash, 1, MaxName),
 		text("text", d.Written, 0, MaxData))
 	if err != nil {
-		return fmt.Errorf("definition %q of a saga: %w", shown(d.Name), err)
+		return fmt.Errorf("definition %q of a saga: %w", excerpt(d.Name), err)
 	}
 	return nil
 }
@@ -92,13 +92,13 @@ func Named(name, key string) bool { return named(name, key) == nil }
 
 func identified(name, key string, err error) error {
 	if err != nil {
-		return fmt.Errorf("saga %q %q: %w", shown(name), shown(key), err)
+		return fmt.Errorf("saga %q %q: %w", excerpt(name), excerpt(key), err)
 	}
 	return nil
 }
 
-// shown returns the beginning of s, for an error text.
-func shown(s string) string { return column.Clip(s, 64) }
+// excerpt returns the beginning of s, for an error text.
+func excerpt(s string) string { return column.Clip(s, 64) }
 
 func named(name, key string) error {
 	return cmp.Or(text("name", name, 1, MaxName), text("key", key, 1, MaxName))
@@ -141,7 +141,7 @@ func Time(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Millisecond)
 }
 
-// Move returns s after the update m. Now is the time of the database's clock.
+// Move returns s after the update m. The argument now is the time of the database's clock.
 func Move(s store.Saga, m *store.SagaUpdate, now time.Time) store.Saga {
 	s.Version++
 	s.Hash, s.State, s.SagaStatus, s.Changed = cmp.Or(m.Hash,

@@ -111,8 +111,8 @@ func MoveTo(s store.Saga, st plan.State, now time.Time) (store.SagaUpdate, error
 		Final: st.Status.Final()}, nil
 }
 
-// Released returns m, changed so that it ends the lease. The saga is then due immediately if soon is true, or
-// else at the next time of st.
+// Released returns m, changed so that it ends the lease. If soon is true, the saga is then due immediately.
+// Otherwise it is due at the next time of st.
 func Released(m store.SagaUpdate, st plan.State, now time.Time, soon bool) store.SagaUpdate {
 	m.Release, m.Wake = true, -1
 	switch next := st.Next(); {
@@ -151,8 +151,8 @@ func Ref(s store.Saga) store.SagaRef {
 // WasLeft reports whether a build left the saga to another build. In this case Error and Since describe that.
 func WasLeft(s store.SagaStatus) bool { return strings.HasPrefix(s.Error, LeftToOthers) }
 
-// NextStatus returns the status of a saga with the state st. Was is its previous status.
-func NextStatus(was store.SagaStatus, st plan.State, now time.Time) store.SagaStatus {
+// NextStatus returns the status of a saga with the state st. The argument previous is its previous status.
+func NextStatus(previous store.SagaStatus, st plan.State, now time.Time) store.SagaStatus {
 	out := store.SagaStatus{Status: string(st.Status), Stuck: st.Stuck(), Paused: st.Paused}
 	if st.Status.Final() {
 		return out
@@ -176,7 +176,7 @@ func NextStatus(was store.SagaStatus, st plan.State, now time.Time) store.SagaSt
 	r := st.Runs[at]
 	out.Step, out.Error, out.Failed = cut(StepName(r.Step, r.Occurrence)), r.Error, r.Attempts+r.Free.Times
 	if r.Error != "" {
-		if out.Since = was.Since; out.Since.IsZero() || WasLeft(was) {
+		if out.Since = previous.Since; out.Since.IsZero() || WasLeft(previous) {
 			out.Since = now
 		}
 	}

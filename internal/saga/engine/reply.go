@@ -42,7 +42,7 @@ func (e *Engine[TTx]) ReplyAll(ctx context.Context, tx TTx, ms []skald.Message) 
 		}
 		m := &r.Message
 		name, key, _, _ := parse(m.CorrelationID)
-		e.o.Logger.WarnContext(handlerContext(ctx, *m), "saga: a reply has no effect", "saga", name, "key", key,
+		e.o.Logger.WarnContext(msgContext(ctx, *m), "saga: a reply has no effect", "saga", name, "key", key,
 			"outcome", string(r.Out), "topic", m.Topic, "type", m.Type, "id", m.ID,
 			"causation", m.CausationID)
 	}

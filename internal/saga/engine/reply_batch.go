@@ -82,9 +82,9 @@ func sort(book *book, ms []skald.Message) (all []reply, groups []*replyGroup) {
 	return all, groups
 }
 
-// handlerContext returns a context for the handling of m, with the message and its trace. An inbox that
-// handles a batch does not put the messages into the context.
-func handlerContext(ctx context.Context, m skald.Message) context.Context {
+// msgContext returns a context for the handling of m, with the message and its trace. An inbox that handles
+// a batch does not put the messages into the context.
+func msgContext(ctx context.Context, m skald.Message) context.Context {
 	if telemetry.TraceParent(ctx) == "" {
 		ctx = telemetry.Remote(ctx, m.TraceParent)
 	}
@@ -102,7 +102,7 @@ func (g *replyGroup) Take(ctx context.Context, s store.Saga, exists bool, book *
 		if r.Out = orphan; !exists || r.id != "" && r.id != s.ID {
 			continue
 		}
-		if err := t.take(handlerContext(ctx, r.Message), r); err != nil {
+		if err := t.take(msgContext(ctx, r.Message), r); err != nil {
 			return &fault{r.at, err}
 		}
 	}

@@ -91,17 +91,17 @@ func (g *replyGroup) commands() []plan.Action {
 	return todo
 }
 
-// emit drafts the commands of todo, adds them to the effects of the group, and returns the size of their
+// emit drafts the commands of todo, adds them to the effects of the group g, and returns the size of their
 // data. If a function fails or takes too long, or if the state becomes too large, emit changes nothing. The
 // engine then emits the commands.
-func (e *Engine[TTx]) emit(ctx context.Context, group *replyGroup, todo []plan.Action) (bytes int) {
-	origin, err := sagarow.OriginOf(group.Saga)
+func (e *Engine[TTx]) emit(ctx context.Context, g *replyGroup, todo []plan.Action) (bytes int) {
+	origin, err := sagarow.OriginOf(g.Saga)
 	if err != nil {
 		return 0
 	}
-	s := &saga{Def: group.d, Row: group.Saga, Origin: origin, State: group.state, clock: e.clock, straight: true,
-		input: []byte(group.Saga.Input)}
-	at := &drafting{name: group.Name, begun: e.o.Now()}
+	s := &saga{Def: g.d, Row: g.Saga, Origin: origin, State: g.state, clock: e.clock, straight: true,
+		input: []byte(g.Saga.Input)}
+	at := &drafting{name: g.Name, begun: e.o.Now()}
 	done := make(chan error, 1)
 	go func() {
 		err := failure.Run(func() error { return s.draftCommands(todo) })
@@ -118,17 +118,17 @@ func (e *Engine[TTx]) emit(ctx context.Context, group *replyGroup, todo []plan.A
 			break
 		}
 		e.o.Logger.WarnContext(ctx, "saga: a request function is slow, so the engine sends the commands of its sagas",
-			"saga", group.Name, "key", group.Key, "after", draftMost)
+			"saga", g.Name, "key", g.Key, "after", draftMost)
 		return 0
 	}
 	if err != nil {
 		return 0 // the engine calls the function again, and reports its error
 	}
-	m, err := sagarow.ReleaseMove(group.Saga, s.State, group.now, len(group.d.Plan.Pending(s.State)) > 0)
+	m, err := sagarow.ReleaseMove(g.Saga, s.State, g.now, len(g.d.Plan.Pending(s.State)) > 0)
 	if err != nil {
 		return 0
 	}
-	group.state, group.Effects = s.State, []store.Effect{{Saga: &m, Rows: s.rows}}
+	g.state, g.Effects = s.State, []store.Effect{{Saga: &m, Rows: s.rows}}
 	for _, row := range s.rows {
 		bytes += len(row.Data)
 	}

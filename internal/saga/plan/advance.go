@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Begin returns the state of a saga that begins now, and its first actions.
+// Begin returns the state of a saga that begins at the time of the argument now, and its first actions.
 func (p *Plan) Begin(id string, now time.Time) (State, []Action) {
 	w := work{p: p, s: State{ID: id, Status: Running}, now: now}
 	if d := p.Graph.Deadline; d > 0 {
@@ -37,7 +37,7 @@ func (p *Plan) AdvanceAll(s State, es []Event, now time.Time) (State, []Action, 
 	if !c.changed {
 		return s, nil, outs
 	}
-	return c.w.s, append(added(s, c.w.s), c.w.notices...), outs
+	return c.w.s, append(newActions(s, c.w.s), c.w.notices...), outs
 }
 
 // Course applies events one by one, as AdvanceAll does. Use it if an event depends on the outcome of an
@@ -62,7 +62,7 @@ func (p *Plan) Course(s State, now time.Time) *Course {
 // Take applies the next event.
 func (c *Course) Take(e Event) Outcome {
 	e.Reason = cut(e.Reason)
-	if n := c.w.brings(e); n > 0 && !c.fits(n) {
+	if n := c.w.brings(e); n > 0 && !c.reserve(n) {
 		return c.takeData(e)
 	}
 	return c.takeAny(e)
@@ -88,15 +88,16 @@ func (c *Course) Told() []Action { return c.w.notices }
 // that wait for a time until a Tick at that time.
 func (p *Plan) Pending(s State) (out []Action) {
 	for i := range s.Runs {
-		if a := asks(&s, i); a.Verb != "" {
+		if a := pendingAction(&s, i); a.Verb != "" {
 			out = append(out, a)
 		}
 	}
 	return out
 }
 
-// asks returns the pending action of the run with index i. Verb is "" if there is none.
-func asks(s *State, i int) (a Action) {
+// pendingAction returns the pending action of the run with index i. Its Verb is "" if the run has no
+// pending action.
+func pendingAction(s *State, i int) (a Action) {
 	r := &s.Runs[i]
 	if s.Paused || s.Status.Final() || r.Stuck || !r.Due.IsZero() {
 		return a
@@ -119,9 +120,9 @@ func asks(s *State, i int) (a Action) {
 	return a
 }
 
-// added returns the actions that are pending in the state after but not in before. Occurrences replace the
-// run that was being decided; all other runs keep their order.
-func added(before, after State) (out []Action) {
+// newActions returns the actions that are pending in the state after but not in the state before.
+// Occurrences replace the run that was being decided; all other runs keep their order.
+func newActions(before, after State) (out []Action) {
 	j := 0
 	for i := range after.Runs {
 		r := &after.Runs[i]
@@ -130,8 +131,8 @@ func added(before, after State) (out []Action) {
 		}
 		same := j < len(before.Runs) && before.Runs[j].Step == r.Step &&
 			before.Runs[j].Occurrence == r.Occurrence
-		a := asks(&after, i)
-		if a.Verb != "" && (!same || asks(&before, j) != a) {
+		a := pendingAction(&after, i)
+		if a.Verb != "" && (!same || pendingAction(&before, j) != a) {
 			out = append(out, a)
 		}
 		if same {
@@ -201,7 +202,7 @@ func (w *work) proceed() {
 	case Running:
 		w.forward()
 	case Compensating:
-		w.back()
+		w.undoNext()
 	}
 }
 

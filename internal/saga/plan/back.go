@@ -50,9 +50,9 @@ func (w *work) unsettled(r *Run) bool {
 	return step.Kind != Command || !step.Undo
 }
 
-// back begins the next undo. It undoes one run at a time, in the reverse order of their beginnings. It waits
-// until all runs are settled.
-func (w *work) back() {
+// undoNext begins the next undo. It undoes one run at a time, in the reverse order of their beginnings. It
+// waits until all runs are settled.
+func (w *work) undoNext() {
 	for i := range w.s.Runs {
 		if _, known := w.p.index[w.s.Runs[i].Step]; known && w.unsettled(&w.s.Runs[i]) {
 			return
@@ -83,7 +83,7 @@ func (w *work) back() {
 // undid applies an event of an undo.
 func (w *work) undid(r *Run, e Event) Outcome {
 	if r.Phase != Undo && r.Phase != Undoing {
-		return late(r.Phase == Undone)
+		return lateOutcome(r.Phase == Undone)
 	}
 	switch e.What {
 	case UndoSent:
@@ -102,7 +102,7 @@ func (w *work) undid(r *Run, e Event) Outcome {
 		w.undone(r)
 	case UndoFailed:
 		if e.Sends != 0 && (!r.Sent || e.Sends != r.Sends) { // e is about an earlier command
-			return late(r.Stuck && e.Sends == r.Sends)
+			return lateOutcome(r.Stuck && e.Sends == r.Sends)
 		}
 		if e.Attempt != 0 && e.Attempt != r.Attempts+1 || r.Stuck && !e.Permanent {
 			return NotWaiting
@@ -122,7 +122,7 @@ func (w *work) undoFailed(r *Run, e Event) {
 	if r.Phase == Undoing {
 		r.Phase, r.Sent = Undo, false
 	}
-	if !w.again(r, e, w.step(r).Back) {
+	if !w.countAttempt(r, e, w.step(r).Back) {
 		w.stick(r, e.Reason)
 	}
 }

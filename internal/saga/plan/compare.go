@@ -55,7 +55,7 @@ func Compare(older, newer Graph, m Mapping) (out []Change) {
 		return []Change{{What: fmt.Sprintf("it is %q, and was %q: another saga", newer.Name, older.Name),
 			Class: Refuses}}
 	}
-	if why, same := reads(older.Shape, newer.Shape); why != "" {
+	if why, same := shapeChange(older.Shape, newer.Shape); why != "" {
 		out = append(out, Change{What: "its input: " + why, Class: same})
 	}
 	for _, s := range older.Steps {
@@ -149,7 +149,7 @@ func changes(was, is Step) (out []Change) {
 	if was.NoEffect && is.Undo {
 		add(Compatible, "it now has an undo, which also runs for sagas that did the step before")
 	}
-	if why, class := reads(was.Shape, is.Shape); why != "" {
+	if why, class := shapeChange(was.Shape, is.Shape); why != "" {
 		add(class, "its output: %s", why)
 	}
 	return out

@@ -18,8 +18,8 @@ import (
 // data: see Graph.
 const Nothing = "{}"
 
-// Fits returns the reason for which JSON data does not have a shape, or "" if it fits. Data that the shape
-// does not determine fits. As in encoding/json, null and missing fields fit any shape.
+// Fits returns the reason why JSON data does not have a shape, or "" if the data has the shape. Data that
+// the shape does not determine has the shape. As in encoding/json, null and missing fields fit any shape.
 func Fits(shape string, data []byte) string {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -53,7 +53,7 @@ func fits(shape string, v any, at string) string {
 			}
 		}
 	default:
-		want = wanted(shape, v)
+		want = expectedKind(shape, v)
 	}
 	if want == "" {
 		return ""
@@ -81,7 +81,7 @@ func (o *object) fits(v map[string]any, at string) string {
 		}
 		switch {
 		case numbered:
-			if want := wanted(known[0], json.Number(name)); want != "" {
+			if want := expectedKind(known[0], json.Number(name)); want != "" {
 				return fmt.Sprintf("%sthe name of its field %q has to be %s", place(at), name, want)
 			}
 			shape = o.of[known[0]]
@@ -108,9 +108,9 @@ const (
 	Quoted  = "quoted " // a prefix: the JSON is in a string
 )
 
-// wanted returns the expected kind of value if v does not have the shape. It returns "" if v fits, or if the
-// shape does not determine that.
-func wanted(shape string, v any) string {
+// expectedKind returns the expected kind of value if v does not have the shape. It returns "" if v fits, or
+// if the shape does not determine that.
+func expectedKind(shape string, v any) string {
 	text, isText := v.(string)
 	number, isNumber := v.(json.Number)
 	ok, want := true, "a "+shape
@@ -157,10 +157,10 @@ func wantedIn(shape, text string, isText bool) string {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	var v any
-	if isText && json.Valid([]byte(text)) && d.Decode(&v) == nil && (v == nil || wanted(shape, v) == "") {
+	if isText && json.Valid([]byte(text)) && d.Decode(&v) == nil && (v == nil || expectedKind(shape, v) == "") {
 		return ""
 	}
-	return wanted(shape, nil) + " in quotes" // nil fits none of them
+	return expectedKind(shape, nil) + " in quotes" // nil fits none of them
 }
 
 func integer(shape string) bool {

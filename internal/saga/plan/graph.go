@@ -77,7 +77,7 @@ type Plan struct {
 	pivot int     // index of the pivot, or -1
 }
 
-// New returns the plan of a graph. Check the graph with Faults before.
+// New returns the plan of a graph. Check the graph with Faults before you call New.
 func New(g Graph) *Plan {
 	p := &Plan{Graph: g, index: make(map[string]int, len(g.Steps)), after: make([][]int, len(g.Steps)),
 		pivot: -1}

@@ -33,8 +33,8 @@ func LockEnd(r *Run) (end time.Time) {
 	return end
 }
 
-// turn makes the waiting Lock steps check their entities now.
-func (w *work) turn() Outcome {
+// checkLocks makes the waiting Lock steps check their entities now.
+func (w *work) checkLocks() Outcome {
 	out := Repeat
 	for i := range w.s.Runs {
 		r := &w.s.Runs[i]

@@ -63,7 +63,7 @@ func (e *TooLargeError) Error() string {
 // Room returns a *TooLargeError if a state leaves too little room for later events.
 func (p *Plan) Room(s State) error {
 	w := work{p: p, s: s}
-	if n := w.most(); n > MaxState {
+	if n := w.maxSize(); n > MaxState {
 		return &TooLargeError{n, true}
 	}
 	return nil
@@ -96,11 +96,11 @@ func (w *work) brings(e Event) (n int) {
 	return n
 }
 
-// fits reports whether n more bytes certainly have room. If so, it reserves them.
-func (c *Course) fits(n int) bool {
+// reserve reports whether there is certainly room for n more bytes. If so, it reserves them.
+func (c *Course) reserve(n int) bool {
 	if c.most == 0 {
 		if c.most = c.w.atMost(); c.most+n > MaxState {
-			c.most = c.w.most()
+			c.most = c.w.maxSize()
 		}
 	}
 	if c.most+n > MaxState {
@@ -118,7 +118,7 @@ func (c *Course) takeData(e Event) Outcome {
 	if !out.Changed() {
 		return out
 	}
-	most := c.w.most()
+	most := c.w.maxSize()
 	if e.What == UndoSent {
 		most -= ofUndo
 	}
@@ -130,8 +130,8 @@ func (c *Course) takeData(e Event) Outcome {
 	return TooLarge
 }
 
-// most returns the size that a state can reach by events without data.
-func (w *work) most() int {
+// maxSize returns the size that a state can reach by events without data.
+func (w *work) maxSize() int {
 	n := reserve
 	for _, d := range w.s.Early {
 		n += ofEarly + textBytes(d.Name) + textBytes(d.Occurrence) + dataBytes(d.Data)

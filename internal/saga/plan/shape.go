@@ -5,26 +5,27 @@ import (
 	"strings"
 )
 
-// reads returns the differences if JSON data of the shape was is decoded to a type of the shape is, and their
-// class. It returns "" if there are none. A field that only one shape has is ignored, or zero. But if was has
-// a field that is lacks, and the reverse, the field was probably renamed, and its data would be lost.
-func reads(was, is string) (why string, class Class) {
-	if was == is || was == "" || is == "" || is == "any" {
+// shapeChange returns the differences if JSON data of the old shape is decoded to a type of the current
+// shape, and their class. It returns "" if there are no differences. A field that only one shape has is
+// ignored, or zero. But if each shape has a field that the other lacks, the field was probably renamed, and
+// its data would be lost.
+func shapeChange(old, current string) (why string, class Class) {
+	if old == current || old == "" || current == "" || current == "any" {
 		return "", Compatible
 	}
-	from, to := members(was), members(is)
+	from, to := members(old), members(current)
 	if from == nil || to == nil {
-		if in, ok := strings.CutPrefix(was, "["); ok && strings.HasPrefix(is, "[") {
-			return reads(strings.TrimSuffix(in, "]"), strings.TrimSuffix(is[1:], "]"))
+		if in, ok := strings.CutPrefix(old, "["); ok && strings.HasPrefix(current, "[") {
+			return shapeChange(strings.TrimSuffix(in, "]"), strings.TrimSuffix(current[1:], "]"))
 		}
-		return fmt.Sprintf("%.100s is read as %.100s", was, is), Refuses
+		return fmt.Sprintf("%.100s is read as %.100s", old, current), Refuses
 	}
 	var gone, came []string
 	for _, name := range from.names {
 		other, ok := to.of[name]
 		if !ok {
 			gone = append(gone, name)
-		} else if why, class := reads(from.of[name], other); class == Refuses {
+		} else if why, class := shapeChange(from.of[name], other); class == Refuses {
 			return name + ": " + why, class
 		}
 	}

@@ -28,11 +28,11 @@ func (w *work) signal(e Event) Outcome {
 				continue
 			}
 			if r.Phase == Waiting && w.s.Status == Running {
-				w.done(r, e)
+				w.finishRun(r, e)
 				return Taken
 			}
 			if r.Phase != Deciding {
-				return late(r.Phase == IsDone)
+				return lateOutcome(r.Phase == IsDone)
 			}
 		}
 	}

@@ -130,18 +130,18 @@ type Free struct {
 // commands, keys of calls and origins of children are derived from it.
 func (r Run) Born() string { return cmp.Or(r.As, r.Step) }
 
-// born returns As for a run of step that begins now: a new name if a renamed run of another step has this
-// one, or else "".
-func born(runs []Run, step string) (as string) {
+// born returns Born for a run of step that begins now. The result is a new name if a renamed run of another
+// step already has the name of the step, or else "".
+func born(runs []Run, step string) (newName string) {
 	taken := func(name string) bool {
 		return slices.ContainsFunc(runs, func(r Run) bool { return r.Step != step && r.Born() == name })
 	}
 	if !taken(step) {
 		return ""
 	}
-	for as = step + "'"; taken(as); as += "'" {
+	for newName = step + "'"; taken(newName); newName += "'" {
 	}
-	return as
+	return newName
 }
 
 // Data is a stored signal.

@@ -26,9 +26,9 @@ func (w *work) take(e Event) Outcome {
 			return w.retryAll()
 		}
 	case Alone:
-		return w.alone(e)
+		return w.noteAlone(e)
 	case Turn:
-		return w.turn()
+		return w.checkLocks()
 	}
 	i := slices.IndexFunc(w.s.Runs,
 		func(r Run) bool { return r.Step == e.Step && r.Occurrence == e.Occurrence })
@@ -66,7 +66,7 @@ func (w *work) take(e Event) Outcome {
 func (w *work) decided(i int, e Event) Outcome {
 	r := &w.s.Runs[i]
 	if r.Phase != Deciding {
-		return late(r.Phase != Dropped)
+		return lateOutcome(r.Phase != Dropped)
 	}
 	step := w.step(r)
 	if !step.Each || e.Skip {
@@ -90,9 +90,10 @@ func (w *work) decided(i int, e Event) Outcome {
 	return Taken
 }
 
-// late returns the outcome of an event that came too late. Again means that the event is a repetition.
-func late(again bool) Outcome {
-	if again {
+// lateOutcome returns the outcome of an event that came too late. If repeated is true, the event is a
+// repetition.
+func lateOutcome(repeated bool) Outcome {
+	if repeated {
 		return Repeat
 	}
 	return NotWaiting
@@ -105,7 +106,7 @@ func (w *work) open(r *Run) bool {
 
 func (w *work) sent(r *Run, e Event) Outcome {
 	if r.Phase != Ready || !w.open(r) {
-		return late(r.Phase == Waiting || r.Phase == IsDone)
+		return lateOutcome(r.Phase == Waiting || r.Phase == IsDone)
 	}
 	step := w.step(r)
 	if step.Kind == Call && r.Sent { // the event updates the data about the request
@@ -152,9 +153,9 @@ func note(r *Run, memo json.RawMessage) Outcome {
 
 func (w *work) succeeded(r *Run, e Event) Outcome {
 	if !w.open(r) {
-		return late(r.Phase == IsDone)
+		return lateOutcome(r.Phase == IsDone)
 	}
-	w.done(r, e)
+	w.finishRun(r, e)
 	switch {
 	case w.s.Status == Compensating && w.p.pivot >= 0 && w.step(r).Pivot && !w.step(r).Undo:
 		// The pivot took effect and cannot be undone, so the saga continues.
@@ -173,8 +174,8 @@ func (w *work) succeeded(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// done ends a run that took effect.
-func (w *work) done(r *Run, e Event) {
+// finishRun ends a run that took effect.
+func (w *work) finishRun(r *Run, e Event) {
 	r.Phase, r.Output = IsDone, e.Output
 	settled(r)
 }
@@ -187,7 +188,7 @@ func settled(r *Run) {
 
 func (w *work) rejected(r *Run, e Event) Outcome {
 	if r.Phase != Deciding && !w.open(r) {
-		return late(r.Phase == Refused)
+		return lateOutcome(r.Phase == Refused)
 	}
 	if e.Sends != 0 && (!r.Sent || e.Sends != r.Sends) { // e is about an earlier message
 		return NotWaiting
@@ -241,7 +242,7 @@ func (w *work) failed(r *Run, e Event) Outcome {
 	if w.s.Status == Compensating {
 		by = w.step(r).Back
 	}
-	if w.again(r, e, by) {
+	if w.countAttempt(r, e, by) {
 		return Taken
 	}
 	if w.s.Status == Compensating {
@@ -262,9 +263,10 @@ func (w *work) failed(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// again records a failed attempt, and reports whether the run has another attempt. It also resets the count
-// of crashes. The attempt has returned, so earlier crashes were not caused by this step alone.
-func (w *work) again(r *Run, e Event, by Policy) bool {
+// countAttempt records a failed attempt, and reports whether the policy allows the run another attempt. It
+// also resets the count of crashes. The attempt has returned, so earlier crashes were not caused by this
+// step alone.
+func (w *work) countAttempt(r *Run, e Event, policy Policy) bool {
 	w.record(r, e.Reason)
 	r.Crashes = 0
 	if r.Error, r.Alone = e.Reason, false; e.Memo != nil {
@@ -278,14 +280,14 @@ func (w *work) again(r *Run, e Event, by Policy) bool {
 		if r.Free.Times++; r.Free.Times == 1 {
 			r.Free.Since = w.now.UTC().Truncate(time.Second)
 		}
-		r.Due = w.now.Add(w.wait(r, by))
+		r.Due = w.now.Add(w.wait(r, policy))
 		return true
 	}
 	r.Attempts++
-	if e.Permanent || by.Attempts > 0 && r.Attempts >= by.Attempts {
+	if e.Permanent || policy.Attempts > 0 && r.Attempts >= policy.Attempts {
 		return false
 	}
-	r.Due = w.now.Add(w.wait(r, by))
+	r.Due = w.now.Add(w.wait(r, policy))
 	return true
 }
 
@@ -303,9 +305,9 @@ func (w *work) crashed(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// alone records that only the attempt of e.Step begins. If e.Step is "", it records that no attempt is in
-// progress.
-func (w *work) alone(e Event) Outcome {
+// noteAlone records that only the attempt of e.Step begins. If e.Step is "", it records that no attempt is
+// in progress.
+func (w *work) noteAlone(e Event) Outcome {
 	out := Repeat
 	for i := range w.s.Runs {
 		r := &w.s.Runs[i]
@@ -352,7 +354,7 @@ func (w *work) timedOut(r *Run) {
 	step := w.step(r)
 	switch {
 	case step.Kind == Wait && step.Signal == "":
-		w.done(r, Event{})
+		w.finishRun(r, Event{})
 	case step.Kind == Lock:
 		w.inLine(r, step)
 	case step.Kind == Wait && step.Lapses:

@@ -42,7 +42,7 @@ func (w *work) pause(on bool) Outcome {
 func (w *work) retry(r *Run) Outcome {
 	waits := !r.Due.IsZero() && (r.Phase == Deciding || r.Phase == Ready || r.Phase == Undo)
 	if !r.Stuck && !waits {
-		return late(r.Phase == Ready || r.Phase == Undo)
+		return lateOutcome(r.Phase == Ready || r.Phase == Undo)
 	}
 	if r.Unsure && w.s.Status == Compensating && !r.Sent { // the run may have taken effect
 		return NotWaiting
@@ -82,8 +82,8 @@ func (w *work) byHand(r *Run, e Event) Outcome {
 		r.Error = e.Reason
 		return Taken
 	case r.Phase != Deciding && r.Phase != Ready && r.Phase != Waiting:
-		return late(r.Phase == IsDone || r.Phase == Skipped || r.Phase == Undone)
-	case e.What == Skip && r.Sent && w.s.Status == Running && w.runs(r):
+		return lateOutcome(r.Phase == IsDone || r.Phase == Skipped || r.Phase == Undone)
+	case e.What == Skip && r.Sent && w.s.Status == Running && w.mayHaveEffect(r):
 		return Runs
 	case e.What == Complete && r.Sent && w.s.Status == Running && w.step(r).Locks:
 		return Runs // the child would lose its entities
@@ -103,9 +103,9 @@ func (w *work) byHand(r *Run, e Event) Outcome {
 	return Taken
 }
 
-// runs reports whether a run may have an effect that nothing would undo after a skip. This may be the effect
-// of a child or a call. A skipped command is undone.
-func (w *work) runs(r *Run) bool {
+// mayHaveEffect reports whether a run may have an effect that nothing would undo after a skip. This may be
+// the effect of a child or a call. A skipped command is undone.
+func (w *work) mayHaveEffect(r *Run) bool {
 	step := w.step(r)
 	return step.Kind == Child || step.Kind == Call && step.Undo
 }
