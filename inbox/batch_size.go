@@ -35,13 +35,13 @@ func newBatchSize(chosen int) batchSize {
 	return batchSize{most: most, now: most}
 }
 
-// succeeded records a transaction of n messages without a failure. Took is the time of its handlers together.
+// succeeded records a transaction of n messages without a failure. Its handlers took handlerTime together.
 // The size does not grow if n is smaller than the size.
-func (b *batchSize) succeeded(n int, took time.Duration, at time.Time) {
+func (b *batchSize) succeeded(n int, handlerTime time.Duration, at time.Time) {
 	switch {
-	case took > longestBatch:
+	case handlerTime > longestBatch:
 		b.now = max(1, min(b.now, n/2))
-	case n < b.now, took > longestBatch/2, at.Before(b.calm), b.now == b.most:
+	case n < b.now, handlerTime > longestBatch/2, at.Before(b.calm), b.now == b.most:
 	default:
 		if b.now = min(2*b.now, b.most); b.now == b.most {
 			b.collisions = 0
@@ -49,19 +49,19 @@ func (b *batchSize) succeeded(n int, took time.Duration, at time.Time) {
 	}
 }
 
-// failed halves the size after a transaction of n messages was rolled back. Several jobs that began with the
+// halve halves the size after a transaction of n messages was rolled back. Several jobs that began with the
 // same size halve it only once.
-func (b *batchSize) failed(n int) { b.now = max(1, min(b.now, n/2)) }
+func (b *batchSize) halve(n int) { b.now = max(1, min(b.now, n/2)) }
 
 // collided halves the size after a transaction of n messages collided with another one and was rolled back.
-// Cost is the lost time.
-func (b *batchSize) collided(n int, cost time.Duration, at time.Time) {
+// The collision cost lostTime.
+func (b *batchSize) collided(n int, lostTime time.Duration, at time.Time) {
 	if was := b.now; n > 1 {
-		if b.failed(n); b.now < was {
+		if b.halve(n); b.now < was {
 			b.collisions = min(b.collisions+1, mostCollisions)
 		}
 	}
-	calm := min(cost*collisionPart<<max(0, b.collisions-1), longestCalm)
+	calm := min(lostTime*collisionPart<<max(0, b.collisions-1), longestCalm)
 	if until := at.Add(calm); until.After(b.calm) {
 		b.calm = until
 	}

@@ -56,7 +56,7 @@ func TestBatchSizeFollowsResults(t *testing.T) {
 				case "well":
 					b.succeeded(turn.n, turn.took, at)
 				case "failed":
-					b.failed(turn.n)
+					b.halve(turn.n)
 				case "collided":
 					b.collided(turn.n, turn.took, at)
 				}

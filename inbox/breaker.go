@@ -43,7 +43,7 @@ func newBreaker(o Breaker) *consumerBreaker { return &consumerBreaker{o: o} }
 // Reset closes the breaker and clears its counts.
 func (b *consumerBreaker) Reset() { *b = consumerBreaker{o: b.o} }
 
-// Why returns why the breaker is open; "" if it is closed.
+// Why returns the reason for which the breaker is open. It returns "" if the breaker is closed.
 func (b *consumerBreaker) Why() string { return b.why }
 
 // Until returns the time before which no message starts.
@@ -64,9 +64,9 @@ func (b *consumerBreaker) Try(e *partition.Entry) {
 	}
 }
 
-// Note counts a result. Opened reports that this opens the breaker, or that the probe failed. Closed reports
-// that it closes the breaker. Malformed and too large messages do not count: otherwise each publisher could
-// stop the consumer.
+// Note counts a result. It returns opened true if this opens the breaker, or if the probe failed. It returns
+// closed true if this closes the breaker. Malformed and too large messages do not count: otherwise each
+// publisher could stop the consumer.
 func (b *consumerBreaker) Note(r exec.Result, now time.Time) (opened, closed bool) {
 	good := r.What == decide.Handled || r.What == decide.Rejected
 	bad := (r.What == decide.Failed || r.What == decide.Dead) && r.Class != failure.Malformed &&
@@ -75,20 +75,21 @@ func (b *consumerBreaker) Note(r exec.Result, now time.Time) (opened, closed boo
 	case b.o.Off:
 		return false, false
 	case b.why != "":
-		return b.tried(r.Entry, good, bad, now)
+		return b.endProbe(r.Entry, good, bad, now)
 	case good:
-		b.part(now).all++
+		b.currentPart(now).all++
 	case bad && r.Print != "":
-		t := b.part(now)
+		t := b.currentPart(now)
 		t.all++
 		t.kinds[r.Print]++
-		return b.full(r, now), false
+		return b.openIfFull(r, now), false
 	}
 	return false, false
 }
 
-// tried evaluates the result of the probe. Results of messages begun before the breaker opened do not count.
-func (b *consumerBreaker) tried(e *partition.Entry, good, bad bool, now time.Time) (opened, closed bool) {
+// endProbe evaluates the result of the probe. It ignores results of messages that began before the breaker
+// opened.
+func (b *consumerBreaker) endProbe(e *partition.Entry, good, bad bool, now time.Time) (opened, closed bool) {
 	if e != b.probe {
 		return false, false
 	}
@@ -105,9 +106,9 @@ func (b *consumerBreaker) tried(e *partition.Entry, good, bad bool, now time.Tim
 	return false, false
 }
 
-// full opens the breaker if too many messages in the window failed with the fingerprint of r. It reports
-// whether it opened.
-func (b *consumerBreaker) full(r exec.Result, now time.Time) bool {
+// openIfFull opens the breaker if too many messages in the window failed with the fingerprint of r. It
+// reports whether the breaker opened.
+func (b *consumerBreaker) openIfFull(r exec.Result, now time.Time) bool {
 	all, same := 0, 0
 	for _, t := range b.parts {
 		all, same = all+t.all, same+t.kinds[r.Print]
@@ -122,8 +123,8 @@ func (b *consumerBreaker) full(r exec.Result, now time.Time) bool {
 	return true
 }
 
-// part returns the current part, and drops parts that are older than the window.
-func (b *consumerBreaker) part(now time.Time) *tally {
+// currentPart returns the current part of the window, and drops parts that are older than the window.
+func (b *consumerBreaker) currentPart(now time.Time) *tally {
 	if long := max(b.o.Window/breakerParts, 1); len(b.parts) == 0 || now.Sub(b.began) >= long {
 		if now.Sub(b.began) >= b.o.Window {
 			b.parts = nil

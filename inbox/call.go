@@ -60,7 +60,7 @@ func (in *Inbox[TTx]) handleCall(k store.Kind, p phases[TTx]) {
 func DoCallOn[TTx, T, TReq, TOut any](s *Step[TTx, T], e skald.Event[T], c call.Call[TTx, T, TReq, TOut],
 	opts ...DoOption[T]) {
 	OnCall(s.in, e, c)
-	s.does(e, opts)
+	s.registerDo(e, opts)
 }
 
 // UndoCallOn registers an outside call that undoes the step s, for example a refund. After the commit of the

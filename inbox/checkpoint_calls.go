@@ -19,20 +19,20 @@ func (in *Inbox[TTx]) storeCalls(ctx context.Context) error {
 		if !some || in.checkpoints.Moved() {
 			return nil
 		}
-		if err := in.done(ctx, in.checkpoints.Do(ctx, e)); err != nil {
+		if err := in.finishStoreCall(ctx, in.checkpoints.Do(ctx, e)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// done applies the result of a call of the store. An error stops the consumer.
-func (in *Inbox[TTx]) done(ctx context.Context, e checkpoint.Call) error {
+// finishStoreCall applies the result of a call of the store. An error stops the consumer.
+func (in *Inbox[TTx]) finishStoreCall(ctx context.Context, e checkpoint.Call) error {
 	doing := noting
 	if e.Types() {
 		doing = readingTypes
 	}
-	in.did(ctx, doing, e.Err)
+	in.recordResult(ctx, doing, e.Err)
 	if e.Err == nil {
 		in.facts.store.Answered()
 	}

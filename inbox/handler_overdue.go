@@ -84,13 +84,13 @@ type assignment struct {
 }
 
 // claimsToRenew returns the claimed messages that workers have had for longer than Timeouts.Handle, for
-// example in a batch. It omits the messages in others. A message is due when a third of its lease has passed
-// since its claim or its last renewal.
-func (l *loop[TTx]) claimsToRenew(others []*partition.Entry) (out []*partition.Entry) {
+// example in a batch. It omits the messages in excluded. A message is due when a third of its lease has
+// passed since its claim or its last renewal.
+func (l *loop[TTx]) claimsToRenew(excluded []*partition.Entry) (out []*partition.Entry) {
 	now, most := l.in.o.Now(), l.in.exec.Lease(exec.MaxWaitClaimed)/3
 	for e, h := range l.assigned {
 		if h.claimed && time.Since(h.begun) >= l.in.o.Timeouts.Handle && now.Sub(h.held) >= most &&
-			!slices.Contains(others, e) && !l.renewing.Load() {
+			!slices.Contains(excluded, e) && !l.renewing.Load() {
 			h.held = now
 			l.assigned[e] = h
 			out = append(out, e)
@@ -99,9 +99,10 @@ func (l *loop[TTx]) claimsToRenew(others []*partition.Entry) (out []*partition.E
 	return out
 }
 
-// renew extends the claims of es in the background. The first late ones of es have handlers that are past
-// their time limit. If a renewal fails, the claim may end, and another instance then handles the message.
-func (l *loop[TTx]) renew(es []*partition.Entry, late int) {
+// renew extends the claims of the messages es in the background. The first messages of es, with the count
+// overdue, have handlers that are past their time limit. If a renewal fails, the claim may end, and another
+// instance then handles the message.
+func (l *loop[TTx]) renew(es []*partition.Entry, overdue int) {
 	if len(es) == 0 || !l.renewing.CompareAndSwap(false, true) {
 		return
 	}
@@ -112,7 +113,7 @@ func (l *loop[TTx]) renew(es []*partition.Entry, late int) {
 			err := l.in.exec.Renew(ctx, e, l.in.exec.Lease(exec.MaxWaitClaimed))
 			cancel()
 			// While the handler's transaction locks the row, other instances cannot claim it either.
-			if i >= late && errors.Is(err, context.DeadlineExceeded) {
+			if i >= overdue && errors.Is(err, context.DeadlineExceeded) {
 				return // the transaction of its batch locks the rows of the others, too
 			}
 			if err != nil && l.hard.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {

@@ -150,7 +150,7 @@ func (e *MessageError) Error() string {
 func (e *MessageError) Unwrap() error { return e.Err }
 
 // FailMessage returns the error with which a BatchHandler reports that the message with this index failed.
-// Err is an error as from a Handler, for example skald.Reject.
+// The parameter err is an error as from a Handler, for example skald.Reject.
 func FailMessage(index int, err error) error { return &MessageError{Index: index, Err: err} }
 
 // Fence returns the fencing token of an entity that Options.Transaction.Entities returned. It returns 0 if
@@ -174,15 +174,15 @@ type LegacyDedupFunc[TTx any] func(ctx context.Context, tx TTx, id store.Identit
 // LegacyDedup keeps a deduplication table of your own up to date, in addition to the marks. Use it while
 // consumers without Skald share the group, or while you may still return to them. Call it before Run.
 //
-// The inbox calls known in each message's transaction, before the handler. If known returns true the message
-// is a duplicate: the inbox marks it and does not call the handler. Otherwise one commit writes your row, the
-// mark and the effect or rejection. If the message fails, neither table has it. An error of known counts as
-// an error of the handler.
+// The inbox calls isKnown in each message's transaction, before the handler. If isKnown returns true the
+// message is a duplicate: the inbox marks it and does not call the handler. Otherwise one commit writes your
+// row, the mark and the effect or rejection. If the message fails, neither table has it. An error of isKnown
+// counts as an error of the handler.
 //
-// The inbox ignores Options.Batch, and handles messages one by one. It does not call known for a message that
-// was admitted from quarantine although another message has its identity.
-func (in *Inbox[TTx]) LegacyDedup(known LegacyDedupFunc[TTx]) {
-	in.exec.LegacyDedup(exec.LegacyDedupFunc[TTx](known))
+// The inbox ignores Options.Batch, and handles messages one by one. It does not call isKnown for a message
+// that was admitted from quarantine although another message has its identity.
+func (in *Inbox[TTx]) LegacyDedup(isKnown LegacyDedupFunc[TTx]) {
+	in.exec.LegacyDedup(exec.LegacyDedupFunc[TTx](isKnown))
 }
 
 // registered records the callers that registered the handlers of an Inbox.

@@ -83,5 +83,5 @@ func AttemptByField(path ...string) AttemptSource {
 		Count: func(d broker.Delivery) int { return exec.FieldNumber(path, d) }}
 }
 
-// without returns data without Field, for the default fingerprint.
-func (a AttemptSource) without(data []byte) []byte { return exec.Without(data, a.Field) }
+// withoutField returns data without the field Field, for the default fingerprint.
+func (a AttemptSource) withoutField(data []byte) []byte { return exec.Without(data, a.Field) }

@@ -84,9 +84,9 @@ func Import[TTx any](ctx context.Context, db store.Driver[TTx], consumer, author
 	return done, send()
 }
 
-// importBatch imports batch in one transaction, and adds its counts to done.
+// importBatch imports batch in one transaction, and adds its counts to total.
 func importBatch[TTx any](ctx context.Context, db store.Driver[TTx], batch []Finished,
-	audit store.Audit, done *Imported) error {
+	audit store.Audit, total *Imported) error {
 	ids := make([]store.Identity, len(batch))
 	for i := range batch {
 		ids[i] = batch[i].Identity
@@ -103,7 +103,7 @@ func importBatch[TTx any](ctx context.Context, db store.Driver[TTx], batch []Fin
 	}
 	did := Imported{Existing: len(seen) - len(fresh)}
 	if batch = fresh; len(batch) == 0 {
-		done.Existing += did.Existing
+		total.Existing += did.Existing
 		return nil
 	}
 	marks := make([]store.Mark, len(batch))
@@ -137,8 +137,8 @@ func importBatch[TTx any](ctx context.Context, db store.Driver[TTx], batch []Fin
 	} else if err := unit.Commit(ctx, writes...); err != nil {
 		return err
 	}
-	done.New += did.New
-	done.Existing += did.Existing
-	done.TooOld += did.TooOld
+	total.New += did.New
+	total.Existing += did.Existing
+	total.TooOld += did.TooOld
 	return nil
 }

@@ -151,12 +151,12 @@ func (in *Inbox[TTx]) execConfig() exec.Config {
 		Handle:   o.Timeouts.Handle, Wait: o.Timeouts.Wait,
 		Retry: in.retry, Crashes: o.Retry.Crashes, Classify: o.Retry.Classify,
 
-		Up: in.up, InPlace: func() int { return int(in.inPlace.Load()) },
+		Up: in.isUp, InPlace: func() int { return int(in.inPlace.Load()) },
 
 		KeyRows: o.Limits.KeyRows, KeyBytes: o.Limits.KeyBytes, Room: in.room, DeadRoom: in.deadRoom,
 		FreeKey: o.Dead.FreeKey, Rejections: o.Dead.Rejections, RejectionsHold: o.Dead.RejectionsHold,
 
-		Fingerprint: o.Identity.Fingerprint, Without: o.Identity.Attempt.without,
+		Fingerprint: o.Identity.Fingerprint, Without: o.Identity.Attempt.withoutField,
 		Earlier: o.Identity.Attempt.Count, Repeat: o.Identity.Repeat, Ahead: o.Cache.InProgress,
 		Host: o.Instance.Host, Version: o.Instance.Version,
 	}

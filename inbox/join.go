@@ -39,7 +39,7 @@ func (in *Inbox[TTx]) openPatiently(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		in.called(ctx, err)
+		in.noteCall(ctx, err)
 		in.report(err)
 		if level := levelOf(err); limit.DueAs(level, time.Now()) {
 			in.o.Logger.Log(ctx, level, "inbox: cannot join the group yet; will retry", "consumer", in.group,
@@ -183,8 +183,8 @@ type absent struct {
 	exists  atomic.Bool // one of topics exists
 }
 
-// every returns the time between two checks.
-func (a *absent) every() time.Duration { return min(absentEvery<<min(a.vain, 10), absentSlow) }
+// checkInterval returns the time between two checks.
+func (a *absent) checkInterval() time.Duration { return min(absentEvery<<min(a.vain, 10), absentSlow) }
 
 // joinGroup joins the group with all topics except those that the broker refuses. If the broker refuses all
 // topics, the error wraps a *broker.TopicError.
@@ -198,7 +198,7 @@ func (in *Inbox[TTx]) joinGroup(ctx context.Context, g broker.Group) (broker.Sub
 	for {
 		sub, err := join(ctx, in.bus, g)
 		if err == nil {
-			in.leftOut(ctx, left, why, before)
+			in.noteLeftOut(ctx, left, why, before)
 			return sub, nil
 		}
 		why = errors.Join(why, err)
@@ -214,11 +214,11 @@ func (in *Inbox[TTx]) joinGroup(ctx context.Context, g broker.Group) (broker.Sub
 	}
 }
 
-// leftOut records the topics that the consumer does not read, and schedules the next check of them. Before is
-// the number of such topics until now.
-func (in *Inbox[TTx]) leftOut(ctx context.Context, topics []string, why error, before int) {
+// noteLeftOut records the topics that the consumer does not read, and schedules the next check of them.
+// Until now oldCount topics were left out.
+func (in *Inbox[TTx]) noteLeftOut(ctx context.Context, topics []string, why error, oldCount int) {
 	a := &in.absent
-	if a.found && len(topics) >= before {
+	if a.found && len(topics) >= oldCount {
 		a.vain++
 	} else if !a.found {
 		a.vain = 0
@@ -233,7 +233,7 @@ func (in *Inbox[TTx]) leftOut(ctx context.Context, topics []string, why error, b
 		what = "the broker refuses the topic: "
 	}
 	why = in.withRemedy(why)
-	a.topics, a.next = topics, in.o.Now().Add(a.every())
+	a.topics, a.next = topics, in.o.Now().Add(a.checkInterval())
 	a.why = fmt.Sprintf("%s%s; the consumer reads its other topics: %v", what,
 		strings.Join(topics, ", "), why)
 	in.o.Logger.ErrorContext(ctx, "inbox: topics cannot be read; the consumer reads the others and checks again",
@@ -280,7 +280,7 @@ func (in *Inbox[TTx]) joinWithFound(ctx context.Context) {
 	}
 	due := !in.checkpoints.Patient() && a.vain == 0 || !in.o.Now().Before(a.next)
 	if now := in.o.Now(); due && a.asking.CompareAndSwap(false, true) {
-		a.next = now.Add(a.every())
+		a.next = now.Add(a.checkInterval())
 		check, topics := in.bus.(broker.TopicChecker), a.topics
 		ask := func() {
 			defer a.asking.Store(false)

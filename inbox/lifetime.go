@@ -58,7 +58,7 @@ func (n *markNeeds) Compare(ctx context.Context, w retention.Window) error {
 func (n *markNeeds) Window(ctx context.Context) (retention.Window, error) {
 	w := retention.Window{Outbox: cmp.Or(n.Outbox, 7*24*time.Hour), Age: n.Age, Saga: n.Saga,
 		Dead: n.Dead}
-	keep, err := n.keeps(ctx)
+	keep, err := n.markRetention(ctx)
 	if err != nil {
 		return w, err
 	}
@@ -67,9 +67,9 @@ func (n *markNeeds) Window(ctx context.Context) (retention.Window, error) {
 	return w, err
 }
 
-// keeps returns the retention of marks: Keep, or the retention with which a process last maintained the
-// database.
-func (n *markNeeds) keeps(ctx context.Context) (store.Retention, error) {
+// markRetention returns the retention of marks: Keep, or the retention with which a process last maintained
+// the database.
+func (n *markNeeds) markRetention(ctx context.Context) (store.Retention, error) {
 	if n.Keep != nil {
 		return retention.OrDefaults(*n.Keep)
 	}

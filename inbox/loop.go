@@ -44,7 +44,7 @@ type loop[TTx any] struct {
 func (l *loop[TTx]) run(ctx context.Context) error {
 	var pause time.Duration
 	for ctx.Err() == nil {
-		busy, err := l.turn(ctx)
+		busy, err := l.doReadyWork(ctx)
 		if err != nil {
 			return err
 		}
@@ -70,8 +70,8 @@ func (l *loop[TTx]) spawn(f func()) {
 	}()
 }
 
-// turn does all work that needs no waiting.
-func (l *loop[TTx]) turn(ctx context.Context) (busy bool, err error) {
+// doReadyWork does all work that needs no waiting.
+func (l *loop[TTx]) doReadyWork(ctx context.Context) (busy bool, err error) {
 	in := l.in
 	if !l.callingStore { // a store call in progress is about the current partitions
 		in.joinWithFound(ctx)
@@ -122,9 +122,9 @@ func (l *loop[TTx]) updateHealth(now time.Time, failed bool) {
 	}
 }
 
-// free returns how many more jobs may start now, or how long no job may start. If the database did not
-// answer, free probes it again, and no job may start.
-func (l *loop[TTx]) free() (n int, shut time.Duration) {
+// freeSlots returns how many more jobs may start now, or how long no job may start. If the database did not
+// answer, freeSlots probes it again, and no job may start.
+func (l *loop[TTx]) freeSlots() (n int, shut time.Duration) {
 	if l.in.probe.Last().Err != nil {
 		l.in.probe.Ask(l.hard)
 		return 0, max(l.in.probe.Wait(), 10*time.Millisecond)
@@ -165,7 +165,7 @@ func (l *loop[TTx]) look() {
 // start gives jobs of ready messages to free workers.
 func (l *loop[TTx]) start() {
 	for {
-		if n, _ := l.free(); n <= 0 {
+		if n, _ := l.freeSlots(); n <= 0 {
 			return
 		}
 		job := l.in.pick.Next(l.running)
@@ -191,7 +191,7 @@ func (l *loop[TTx]) start() {
 func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 	in := l.in
 	wait, timed := in.schedule.Wake(in.o.Now())
-	n, shut := l.free()
+	n, shut := l.freeSlots()
 	if !l.looking && l.in.claimable() > 0 {
 		if d := l.in.parked.Due(l.in.o.Now()); !timed || d < wait {
 			wait, timed = d, true
@@ -239,7 +239,7 @@ func (l *loop[TTx]) await(ctx context.Context, pause time.Duration) error {
 		return l.applyLook(ctx, found)
 	case e := <-l.storeCalls:
 		l.callingStore = false
-		return in.done(ctx, e)
+		return in.finishStoreCall(ctx, e)
 	}
 }
 
@@ -252,7 +252,7 @@ func (l *loop[TTx]) applyLook(ctx context.Context, found looked) error {
 	}
 	if found.Syncs {
 		l.callingStore = false
-		if err := l.in.done(ctx, found.SyncCall); err != nil {
+		if err := l.in.finishStoreCall(ctx, found.SyncCall); err != nil {
 			return err
 		}
 	}
@@ -290,7 +290,7 @@ func (l *loop[TTx]) drain(hard context.Context) error {
 		select {
 		case e := <-l.storeCalls:
 			l.callingStore = false
-			if err := l.in.done(hard, e); err != nil {
+			if err := l.in.finishStoreCall(hard, e); err != nil {
 				return err
 			}
 		case found := <-l.looks:

@@ -25,8 +25,8 @@ func newOrders(consumer string, log *slog.Logger) *operatorOrders {
 	return &operatorOrders{consumer: consumer, log: log}
 }
 
-// Take reads the orders, which the store has among the checkpoints. It returns the fingerprints to skip.
-// Resumed reports that an operator resumed the consumer since the last call.
+// Take reads the orders, which the store has among the checkpoints. It returns the fingerprints to skip. It
+// returns resumed true if an operator resumed the consumer since the last call.
 func (o *operatorOrders) Take(ctx context.Context,
 	checkpoints []store.Checkpoint) (skipped map[string]control.Order, resumed bool) {
 	next := control.Read(checkpoints)
@@ -44,7 +44,7 @@ func (o *operatorOrders) Take(ctx context.Context,
 // Pause reports whether an operator paused the consumer.
 func (o *operatorOrders) Pause() bool { return o.now.Paused != nil }
 
-// Why returns why the consumer is paused, or "".
+// Why returns the reason for which the consumer is paused, or "".
 func (o *operatorOrders) Why() string {
 	if o.now.Paused == nil {
 		return ""

@@ -19,9 +19,10 @@ const (
 	keptText = 1 << 10  // bytes of each attribute that a dead letter stores
 )
 
-// oversized reports whether d is too large: its data, or everything else in d, has more than most bytes.
-func oversized(d *broker.Delivery, most int) bool {
-	return len(d.Data) > most || bytesWithoutData(d) > most
+// oversized reports whether the delivery d is too large: its data, or everything else in d, has more than
+// maxBytes bytes.
+func oversized(d *broker.Delivery, maxBytes int) bool {
+	return len(d.Data) > maxBytes || bytesWithoutData(d) > maxBytes
 }
 
 // bytesWithoutData returns the number of bytes of d without its data.

@@ -84,8 +84,8 @@ func (q *queue[TTx]) Size() int { return q.size }
 // Claimed returns the number of claimed and prefetched messages that are not finished.
 func (q *queue[TTx]) Claimed() int { return len(q.claimed) }
 
-// Claimable returns how many more messages may be claimed, at most limit. Jobs is how many jobs the workers
-// may have. A claimed message that waits uses up its lease. So Claimable returns 0 while this process has
+// Claimable returns how many more messages may be claimed, at most limit. The workers may have this number
+// of jobs. A claimed message that waits uses up its lease. So Claimable returns 0 while this process has
 // over half of the possible number.
 func (q *queue[TTx]) Claimable(jobs, limit int) int {
 	most := max(2*jobs, min(q.in.o.Workers*q.size, mostClaimed))
@@ -113,10 +113,10 @@ func (q *queue[TTx]) Hang(ids map[store.Identity]bool) {
 
 func (q *queue[TTx]) hangs(e *partition.Entry) bool { return len(q.hung) > 0 && q.hung[e.Identity()] }
 
-// count returns how many claimed messages satisfy so.
-func (q *queue[TTx]) count(so func(*partition.Entry) bool) (n int) {
+// count returns how many claimed messages satisfy match.
+func (q *queue[TTx]) count(match func(*partition.Entry) bool) (n int) {
 	for e := range q.claimed {
-		if so(e) {
+		if match(e) {
 			n++
 		}
 	}
@@ -131,10 +131,10 @@ func (q *queue[TTx]) bytes() (n int) {
 	return n
 }
 
-// Adapt doubles how many claimed messages share a transaction, up to most, while none fails. After a failure
-// each runs alone, because a message that failed will probably fail again. If the messages waited here for
-// over half of exec.MaxWaitClaimed, Adapt halves the number.
-func (q *queue[TTx]) Adapt(rs []exec.Result, most int) {
+// Adapt doubles the number of claimed messages that share a transaction, up to limit, while no message
+// fails. After a failure each message runs alone, because a message that failed will probably fail again. If
+// the messages waited here for over half of exec.MaxWaitClaimed, Adapt halves the number.
+func (q *queue[TTx]) Adapt(rs []exec.Result, limit int) {
 	well := []decide.Ending{decide.Handled, decide.Duplicate, decide.Rejected, decide.Barred, decide.Stale,
 		decide.NotAttempted}
 	ill := func(r exec.Result) bool { return r.RolledBack || !slices.Contains(well, r.What) }
@@ -144,8 +144,8 @@ func (q *queue[TTx]) Adapt(rs []exec.Result, most int) {
 	case q.in.o.Now().Sub(rs[0].Entry.Since) > exec.MaxWaitClaimed/2:
 		q.size = max(1, q.size/2)
 	default:
-		q.size = max(1, min(2*q.size, most))
-		q.prefetch = min(2*q.prefetch+1, most)
+		q.size = max(1, min(2*q.size, limit))
+		q.prefetch = min(2*q.prefetch+1, limit)
 	}
 }
 
@@ -162,15 +162,15 @@ func (q *queue[TTx]) Suspect() *partition.Entry {
 // Suspects reports whether a suspect waits for the running messages to end, and whether a suspect runs now.
 func (q *queue[TTx]) Suspects() (wait, running bool) { return len(q.suspects) > 0, q.alone != nil }
 
-// Settle removes a claimed message. Wait is the time until the next message of its key is due.
-func (q *queue[TTx]) Settle(e *partition.Entry, wait time.Duration) {
+// Settle removes a claimed message. After delay the next message of its key is due.
+func (q *queue[TTx]) Settle(e *partition.Entry, delay time.Duration) {
 	e.Done = true
 	delete(q.claimed, e)
 	if q.alone == e {
 		q.alone = nil
 	}
 	q.changed = true
-	q.Soon(q.in.o.Now().Add(wait))
+	q.Soon(q.in.o.Now().Add(delay))
 }
 
 // NotBegun returns the claimed messages that no worker has started.
@@ -233,14 +233,14 @@ func (l *looked) keys() (n int) {
 // Due returns the time until the next look.
 func (q *queue[TTx]) Due(now time.Time) time.Duration { return max(0, q.at.Sub(now)) }
 
-// Wants returns the size of the next claim, and whether to count. Some is false if no look is due. Rest is
-// the shortest time between two counts after changes of this process.
-func (q *queue[TTx]) Wants(rest time.Duration) (most store.ClaimSize, count, some bool) {
+// Wants returns the size of the next claim, and whether to count. It returns isDue false if no look is due.
+// The parameter interval is the shortest time between two counts after changes of this process.
+func (q *queue[TTx]) Wants(interval time.Duration) (most store.ClaimSize, count, isDue bool) {
 	now := q.in.o.Now()
 	if q.Due(now) == 0 {
 		most = q.portion(max(0, q.in.claimable()))
 	}
-	count = q.changed && now.Sub(q.counted) >= rest || q.some && q.recount(now.Sub(q.counted))
+	count = q.changed && now.Sub(q.counted) >= interval || q.some && q.recount(now.Sub(q.counted))
 	return most, count, most.Keys > 0 || count
 }
 
@@ -256,13 +256,13 @@ func (q *queue[TTx]) Change() { q.changed = true }
 // Changed reports whether a message was parked or freed since the last count began.
 func (q *queue[TTx]) Changed() bool { return q.changed }
 
-// recount reports whether to count again because other instances may have parked or freed messages. Since is
-// the time since the last count.
-func (q *queue[TTx]) recount(since time.Duration) bool {
+// recount reports whether to count again because other instances may have parked or freed messages. The last
+// count has this age.
+func (q *queue[TTx]) recount(age time.Duration) bool {
 	switch {
-	case since >= max(countIdle, q.share(countOther)):
+	case age >= max(countIdle, q.share(countOther)):
 		return true
-	case since >= max(lookIdle, q.share(countShare)):
+	case age >= max(lookIdle, q.share(countShare)):
 		return crowded(q.in.checkpoints.Partitions)
 	}
 	return false
@@ -333,7 +333,7 @@ func (q *queue[TTx]) Take(l looked) (back []*partition.Entry) {
 	}
 	if l.Claims() {
 		q.admitted = l.Claimed.Admitted
-		q.next(&l, now)
+		q.scheduleLook(&l, now)
 	}
 	back = q.claimAll(&l)
 	if l.Counted {
@@ -342,9 +342,9 @@ func (q *queue[TTx]) Take(l looked) (back []*partition.Entry) {
 	return back
 }
 
-// next schedules the next look: when the next known message is due, and at intervals for messages that other
-// instances park.
-func (q *queue[TTx]) next(l *looked, now time.Time) {
+// scheduleLook schedules the next look: when the next known message is due, and at intervals for messages
+// that other instances park.
+func (q *queue[TTx]) scheduleLook(l *looked, now time.Time) {
 	if len(l.Claimed.Parked) == 0 {
 		q.idle = min(q.idle+1, 10)
 	} else {
@@ -367,7 +367,7 @@ func jitter() time.Duration { return rand.N(lookIdle / 8) }
 // Admitted reports whether the last claim found admitted messages in quarantine.
 func (q *queue[TTx]) Admitted() bool { return q.admitted }
 
-// Soon moves the next look forward to t, if it is later than t.
+// Soon moves the next look forward to the time t, if the look is scheduled later.
 func (q *queue[TTx]) Soon(t time.Time) {
 	if t.Before(q.at) {
 		q.at = t
@@ -546,7 +546,7 @@ func (in *Inbox[TTx]) applyLook(ctx context.Context, l looked) error {
 	if l.Claims() {
 		doing = claiming
 	}
-	in.did(ctx, doing, l.Err)
+	in.recordResult(ctx, doing, l.Err)
 	if l.Err == nil {
 		in.facts.store.Answered()
 	}

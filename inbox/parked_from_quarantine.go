@@ -135,7 +135,7 @@ func (in *Inbox[TTx]) admitted(ctx context.Context) {
 	if more {
 		in.askAt = now
 	}
-	in.did(ctx, admitting, err)
+	in.recordResult(ctx, admitting, err)
 }
 
 // room reports whether the consumer may park more messages.

@@ -42,7 +42,7 @@ func (p *picker[TTx]) next(running int) []*partition.Entry {
 	if rest > 0 {
 		return nil
 	}
-	e := p.first()
+	e := p.firstReady()
 	if again := p.retry(e != nil); again != nil {
 		p.in.breaker.Try(again)
 		return partition.Begin([]*partition.Entry{again})
@@ -63,7 +63,7 @@ func (p *picker[TTx]) next(running int) []*partition.Entry {
 	}
 	job := p.collect(e.Chain, nil, most)
 	for n := 1; n < share && len(job) < most && (!claimed || len(job) < share); n++ {
-		e = p.first()
+		e = p.firstReady()
 		if e == nil || !p.in.exec.CanShare(e) || claimed != (e.Parked != nil) ||
 			claimed && len(job)+len(e.Chain.Queue) > most { // a job has all prefetched messages of a key
 			break
@@ -98,7 +98,7 @@ func (p *picker[TTx]) Adapt(rs []exec.Result) {
 	case first.Collided > 0:
 		p.size.collided(len(rs), first.Collided, now)
 	case first.RolledBack:
-		p.size.failed(len(rs))
+		p.size.halve(len(rs))
 	case len(rs) > 1 || p.in.exec.CanShare(first.Entry):
 		took, well := time.Duration(0), true
 		for _, r := range rs {
@@ -112,15 +112,15 @@ func (p *picker[TTx]) Adapt(rs []exec.Result) {
 	}
 }
 
-// first returns the first message that may start and has not failed. The message stays in the schedule.
-func (p *picker[TTx]) first() *partition.Entry {
+// firstReady returns the first message that may start and has not failed. The message stays in the schedule.
+func (p *picker[TTx]) firstReady() *partition.Entry {
 	return p.head(p.in.schedule.First, p.in.schedule.Drop)
 }
 
-// retry removes a message that has failed from the schedule and returns it, if a retry may start now. Others
-// reports that other messages are ready.
-func (p *picker[TTx]) retry(others bool) *partition.Entry {
-	if p.in.schedule.Retries() == 0 || !p.in.retries.Allowed(others, p.in.o.Now()) {
+// retry removes a message that has failed from the schedule and returns it, if a retry may start now. If
+// othersReady is true, other messages are ready.
+func (p *picker[TTx]) retry(othersReady bool) *partition.Entry {
+	if p.in.schedule.Retries() == 0 || !p.in.retries.Allowed(othersReady, p.in.o.Now()) {
 		return nil
 	}
 	e := p.head(p.in.schedule.FirstRetry, p.in.schedule.DropRetry)
@@ -132,8 +132,8 @@ func (p *picker[TTx]) retry(others bool) *partition.Entry {
 	return e
 }
 
-// head returns the first message of the chains that first returns, if it may start. It drops lost and
-// finished chains, and chains that wait for a checkpoint.
+// head returns the first message of the chains that the function first returns, if the message may start. It
+// drops lost and finished chains, and chains that wait for a checkpoint.
 func (p *picker[TTx]) head(first func() *partition.Chain, drop func()) *partition.Entry {
 	for c := first(); c != nil; c = first() {
 		valid := !c.Partition.Lost && c.Pass()
@@ -198,9 +198,9 @@ func (r *retries) least() int { return max(1, r.workers/retryPart) }
 // messages.
 func (r *retries) idle() int { return max(r.window, r.workers/4) }
 
-// Allowed reports whether one more retry may start now. Others reports that other messages are ready.
-func (r *retries) Allowed(others bool, now time.Time) bool {
-	if !others {
+// Allowed reports whether one more retry may start now. If othersReady is true, other messages are ready.
+func (r *retries) Allowed(othersReady bool, now time.Time) bool {
+	if !othersReady {
 		return r.running < r.idle()
 	}
 	return r.running < r.window && (!r.failing || r.others >= retryPart-1 && !now.Before(r.until))
@@ -221,10 +221,10 @@ func (r *retries) Begin() { r.running, r.others = r.running+1, 0 }
 // Others records that n other messages start.
 func (r *retries) Others(n int) { r.others = min(r.others+n, retryPart) }
 
-// End records that a retry ended, whether it succeeded (well), and how long it took.
-func (r *retries) End(well bool, took time.Duration, now time.Time) {
+// End records that a retry ended, whether it succeeded, and how long it took.
+func (r *retries) End(succeeded bool, took time.Duration, now time.Time) {
 	r.running--
-	if r.failing = !well; well {
+	if r.failing = !succeeded; succeeded {
 		r.window = min(2*r.window, r.workers)
 		return
 	}

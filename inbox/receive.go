@@ -20,7 +20,7 @@ const receiveMax = 1000 // deliveries per call of Receive
 // receive puts deliveries into partitions and chains. It drops duplicates and messages without a handler. If
 // necessary it joins the group first.
 func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
-	in.did(ctx, readingKey, in.exec.Rekey(ctx))
+	in.recordResult(ctx, readingKey, in.exec.Rekey(ctx))
 	in.admitted(ctx)
 	if in.checkpoints.Moved() || in.sub == nil {
 		if err := in.joinAgain(ctx); err != nil {
@@ -59,7 +59,7 @@ func (in *Inbox[TTx]) receive(ctx context.Context) (busy bool, err error) {
 // them.
 const lookMost = 2 * time.Second
 
-// lookUp drops finished messages. It returns true if the others are known to be new.
+// lookUp drops finished messages. It returns true if the remaining messages are known to be new.
 func (in *Inbox[TTx]) lookUp(ctx context.Context, fresh []*partition.Entry) (known bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookMost)
 	defer cancel()

@@ -50,7 +50,7 @@ func (f *filter[TTx]) Cached(ctx context.Context, es []*partition.Entry) {
 		if e.Done || !f.cacheable(e) {
 			continue
 		}
-		s := f.in.exec.Seal(e, f.on(e.Chain.Partition.Server))
+		s := f.in.exec.Seal(e, f.runID(e.Chain.Partition.Server))
 		keys, of, sealed = append(keys, s.Key), append(of, e), append(sealed, s.Value)
 	}
 	if len(keys) == 0 {
@@ -60,7 +60,7 @@ func (f *filter[TTx]) Cached(ctx context.Context, es []*partition.Entry) {
 	for i := range min(len(values), len(keys)) {
 		if values[i] == sealed[i] {
 			of[i].Done = true
-			f.in.repeated(of[i], true)
+			f.in.countRepeated(of[i], true)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func (f *filter[TTx]) Marked(ctx context.Context, es []*partition.Entry) (known 
 		return true
 	}
 	seen, err := f.in.db.Seen(ctx, f.in.group, ids)
-	if f.in.did(ctx, lookingUp, err); err != nil {
+	if f.in.recordResult(ctx, lookingUp, err); err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			f.until = time.Now().Add(lookRest)
 		}
@@ -94,7 +94,7 @@ func (f *filter[TTx]) Marked(ctx context.Context, es []*partition.Entry) (known 
 		if f.newInRow = 0; f.in.exec.DropsDuplicate(of[i], v) {
 			of[i].Done = true
 			f.Remember(of[i])
-			f.in.repeated(of[i], false)
+			f.in.countRepeated(of[i], false)
 		}
 	}
 	return true
@@ -109,13 +109,13 @@ func (f *filter[TTx]) mustRead(es []*partition.Entry) bool {
 // Remember adds e to the cache, after its mark was read or committed.
 func (f *filter[TTx]) Remember(e *partition.Entry) {
 	if f.in.o.Cache.Finished != nil && !f.in.exec.HasLegacyDedup() && f.cacheable(e) {
-		f.in.o.Cache.Finished.Put(f.in.exec.Seal(e, f.on(e.Server)))
+		f.in.o.Cache.Finished.Put(f.in.exec.Seal(e, f.runID(e.Server)))
 	}
 }
 
-// on returns the id of the run of the database server on which a message was handled. If the id is unknown,
-// it returns the session of this process, because another process may have another database.
-func (f *filter[TTx]) on(server string) string { return cmp.Or(server, f.server, f.in.session) }
+// runID returns the id of the run of the database server on which a message was handled. If the id is
+// unknown, runID returns the session of this process, because another process may have another database.
+func (f *filter[TTx]) runID(server string) string { return cmp.Or(server, f.server, f.in.session) }
 
 // cacheable reports whether a duplicate of e needs no answer. Answers are only in the database.
 func (f *filter[TTx]) cacheable(e *partition.Entry) bool {
@@ -126,8 +126,8 @@ func (f *filter[TTx]) cacheable(e *partition.Entry) bool {
 	return err == nil && !announces
 }
 
-// repeated counts a dropped duplicate. Cached reports that the cache had its identity.
-func (in *Inbox[TTx]) repeated(e *partition.Entry, cached bool) {
+// countRepeated counts a dropped duplicate. If cached is true, the cache had its identity.
+func (in *Inbox[TTx]) countRepeated(e *partition.Entry, cached bool) {
 	in.count(func(h *Health) {
 		h.Duplicates++
 		if cached {

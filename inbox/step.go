@@ -98,19 +98,20 @@ func Reply[T any](drafts func(m skald.Received[T], was store.StepState) []skald.
 	return func(u *undoing[T]) { u.reply = drafts }
 }
 
-// DoOn registers do as the handler of e that does the step s. The transaction of do records the step as done,
-// with the Result of do for the undo. A second message for the same step is a duplicate of the first.
+// DoOn registers the function handle as the handler of the event e, which does the step s. The transaction
+// of handle records the step as done, with the Result of handle for the undo. A second message for the same
+// step is a duplicate of the first.
 //
-// The order and the topics of the messages do not matter. If the undo came first, the inbox does not call do,
-// and finishes the message as barred.
+// The order and the topics of the messages do not matter. If the undo came first, the inbox does not call
+// handle, and finishes the message as barred.
 func DoOn[TTx, T any](s *Step[TTx, T], e skald.Event[T],
-	do func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error), opts ...DoOption[T]) {
-	OnResult(s.in, e, do)
-	s.does(e, opts)
+	handle func(ctx context.Context, tx TTx, m skald.Received[T]) (Result, error), opts ...DoOption[T]) {
+	OnResult(s.in, e, handle)
+	s.registerDo(e, opts)
 }
 
-// does registers e as the event of a message that does the step.
-func (s *Step[TTx, T]) does(e skald.Event[T], opts []DoOption[T]) {
+// registerDo registers e as the event of a message that does the step.
+func (s *Step[TTx, T]) registerDo(e skald.Event[T], opts []DoOption[T]) {
 	var d doing[T]
 	for _, o := range opts {
 		o(&d)
@@ -187,17 +188,17 @@ func DoneStepOf(ctx context.Context) (DoneStep, bool) {
 // step will never be done. It must block while another transaction locks that row.
 type LegacyLookup[TTx any] func(ctx context.Context, tx TTx, s StepID, undo bool) (bool, error)
 
-// LegacySteps registers took, which looks up steps that were done without DoOn: in the past, or by other
-// members of the group. The inbox calls took in the message's transaction, for a step that DoOn has not done.
-// If took returns true, the step is not done again, and an undo undoes it. Nil disables the lookup. Call
-// LegacySteps before Run.
-func (in *Inbox[TTx]) LegacySteps(took LegacyLookup[TTx]) {
-	if took == nil {
+// LegacySteps registers the function lookUp, which looks up steps that were done without DoOn: in the past,
+// or by other members of the group. The inbox calls lookUp in the message's transaction, for a step that
+// DoOn has not done. If lookUp returns true, the step is not done again, and an undo undoes it. Nil disables
+// the lookup. Call LegacySteps before Run.
+func (in *Inbox[TTx]) LegacySteps(lookUp LegacyLookup[TTx]) {
+	if lookUp == nil {
 		in.exec.LegacySteps(nil)
 		return
 	}
 	in.exec.LegacySteps(func(ctx context.Context, tx TTx, s *store.Step, undo bool) (bool, error) {
-		return took(ctx, tx, stepOfRow(s), undo)
+		return lookUp(ctx, tx, stepOfRow(s), undo)
 	})
 }
 

@@ -201,7 +201,7 @@ func newStoreWork(log *slog.Logger) *storeWork {
 	return &storeWork{log: log, of: map[string]*lastingFailure{}}
 }
 
-// Did records the result of an operation on the store. Outage reports that the database was unavailable. It
+// Did records the result of an operation on the store. If outage is true, the database was unavailable. Did
 // logs the second failure in a row, and then at growing intervals.
 func (w *storeWork) Did(ctx context.Context, doing string, err error, outage bool, now time.Time) {
 	f := w.of[doing]
@@ -257,19 +257,19 @@ const (
 	admitting    = "take admitted messages out of quarantine"
 )
 
-// did records the result of an operation on the store.
-func (in *Inbox[TTx]) did(ctx context.Context, doing string, err error) {
+// recordResult records the result of an operation on the store.
+func (in *Inbox[TTx]) recordResult(ctx context.Context, doing string, err error) {
 	away := err != nil && in.exec.Unavailable(err)
 	if err != nil {
 		in.tel.Failing(doing)
-		in.called(ctx, err)
+		in.noteCall(ctx, err)
 	}
 	in.work.Did(ctx, doing, err, away, in.o.Now())
 }
 
-// up reports whether the database answered the last probe, or no probe was made. Since is when this state
-// began, or zero if it never changed.
-func (in *Inbox[TTx]) up() (since time.Time, up bool) {
+// isUp reports whether the database answered the last probe, or no probe was made. This state began at the
+// time since, or since is zero if the state never changed.
+func (in *Inbox[TTx]) isUp() (since time.Time, up bool) {
 	a := in.probe.Last()
 	return a.Since, a.Err == nil
 }

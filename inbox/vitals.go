@@ -36,8 +36,8 @@ func (f *facts) watch(ctx context.Context) (stop func()) {
 	return func() { cancel(); both.Wait() }
 }
 
-// called records the result of a call of the store.
-func (in *Inbox[TTx]) called(ctx context.Context, err error) {
+// noteCall records the result of a call of the store.
+func (in *Inbox[TTx]) noteCall(ctx context.Context, err error) {
 	switch {
 	case err == nil:
 		in.facts.store.Answered()

@@ -101,12 +101,13 @@ type Call struct {
 	Err                    error
 }
 
-// Next returns the call that is due. If none is due, some is false and wait is the time until the next one.
-func (c *Checkpointer) Next(now time.Time) (e Call, wait time.Duration, some bool) {
+// Next returns the call that is due. If no call is due, isDue is false, and delay is the time until the next
+// call.
+func (c *Checkpointer) Next(now time.Time) (e Call, delay time.Duration, isDue bool) {
 	if now.Before(c.shut) {
 		return e, c.shut.Sub(now), false
 	}
-	wait, e = time.Hour, Call{session: c.session, stamp: c.stamp(), server: c.server}
+	delay, e = time.Hour, Call{session: c.session, stamp: c.stamp(), server: c.server}
 	for _, l := range c.byName() {
 		switch d := c.patience(l, now); {
 		case l.Open:
@@ -115,7 +116,7 @@ func (c *Checkpointer) Next(now time.Time) (e Call, wait time.Duration, some boo
 		case d == 0:
 			e.occupy = append(e.occupy, l)
 		default:
-			wait = min(wait, graceLook)
+			delay = min(delay, graceLook)
 		}
 	}
 	if e.look {
@@ -146,19 +147,19 @@ func (c *Checkpointer) Next(now time.Time) (e Call, wait time.Duration, some boo
 		e.look = true
 		return e, 0, true
 	}
-	wait = min(wait, c.types.storedAt.Add(storeKindsEvery).Sub(now))
+	delay = min(delay, c.types.storedAt.Add(storeKindsEvery).Sub(now))
 	if d := c.at.Sub(now); d > 0 && c.dirty() {
-		wait = min(wait, d)
+		delay = min(delay, d)
 	}
 	if c.patient {
-		wait = min(wait, c.looked.Add(LookPartitions).Sub(now))
+		delay = min(delay, c.looked.Add(LookPartitions).Sub(now))
 	}
-	return e, wait, false
+	return e, delay, false
 }
 
-// InClaim returns a look that a claim of parked messages can make in its transaction. Due is false if another
-// call is due, or if the last look is less than LookPartitions/2 ago.
-func (c *Checkpointer) InClaim(now time.Time) (e Call, due bool) {
+// InClaim returns a look that a claim of parked messages can make in its transaction. It returns isDue false
+// if another call is due, or if the last look is less than LookPartitions/2 ago.
+func (c *Checkpointer) InClaim(now time.Time) (e Call, isDue bool) {
 	if !c.patient || now.Before(c.shut) || now.Sub(c.looked) < LookPartitions/2 || len(c.waiting) > 0 ||
 		c.dirty() || len(c.beyond) > 0 || !c.settled() {
 		return e, false
@@ -192,7 +193,7 @@ func (c *Checkpointer) byName() []*partition.Partition {
 // cleanly.
 func (c *Checkpointer) patience(l *partition.Partition, now time.Time) time.Duration {
 	if !c.patient || l.Was == nil || !l.Foreign ||
-		c.o.Member != "" && strings.HasPrefix(l.Was.Session, c.ours()) {
+		c.o.Member != "" && strings.HasPrefix(l.Was.Session, c.sessionPrefix()) {
 		return 0 // the last owner was an earlier process with the same member name
 	}
 	return max(0, l.Since.Add(grace).Sub(now))
@@ -212,7 +213,7 @@ func (c *Checkpointer) addDue(e *Call) {
 	for _, l := range c.byName() {
 		if l.Dirty() {
 			e.advance = append(e.advance, l)
-			e.checkpoints = append(e.checkpoints, c.next(l))
+			e.checkpoints = append(e.checkpoints, c.nextCheckpoint(l))
 		}
 	}
 	e.left = len(c.left)
@@ -259,10 +260,10 @@ func (c *Checkpointer) Urgent() bool {
 	})
 }
 
-// next returns the next checkpoint of a partition. Its InFlightEnd includes the messages that may start
-// before the following checkpoint. It includes the messages that wait only if no message has started.
-// Otherwise a message far ahead would make all messages before it suspects.
-func (c *Checkpointer) next(l *partition.Partition) store.Checkpoint {
+// nextCheckpoint returns the next checkpoint of a partition. Its InFlightEnd includes the messages that may
+// start before the following checkpoint. If no message has started, InFlightEnd also includes waiting
+// messages. Otherwise a message far ahead would make all messages before it suspects.
+func (c *Checkpointer) nextCheckpoint(l *partition.Partition) store.Checkpoint {
 	s, front := *l.Checkpoint, max(l.Front, l.At)
 	if c.schedule.Len() == 0 || l.Begun == 0 {
 		front = max(front, l.Wanted)

@@ -84,9 +84,9 @@ func (c *Checkpointer) applyHeartbeat(r heartbeat) {
 }
 
 // Enroll stores the types of this build before it joins the group. Until other builds have read these types,
-// they may skip their messages. So a patient caller sleeps for wait, or calls Unsure. First reports that no
-// build of the consumer was known before.
-func (c *Checkpointer) Enroll(ctx context.Context) (first bool, wait time.Duration, err error) {
+// they may skip their messages. So a patient caller sleeps for the duration delay, or calls Unsure. Enroll
+// returns isFirst true if no build of the consumer was known before.
+func (c *Checkpointer) Enroll(ctx context.Context) (isFirst bool, delay time.Duration, err error) {
 	r := heartbeat{own: c.o.Kinds(), began: c.o.Now(), fetches: c.fetches}
 	got, err := c.o.DB.SyncConsumer(ctx, store.SyncRequest{Consumer: c.o.Group,
 		Heartbeat: &store.Heartbeat{Own: r.own}})
@@ -99,9 +99,9 @@ func (c *Checkpointer) Enroll(ctx context.Context) (first bool, wait time.Durati
 	news := c.types.unsure || slices.ContainsFunc(r.own, unknown)
 	c.applyHeartbeat(r)
 	if c.patient && len(r.all) > 0 && news {
-		wait = 2 * kindsFresh
+		delay = 2 * kindsFresh
 	}
-	return len(r.all) == 0, wait, nil
+	return len(r.all) == 0, delay, nil
 }
 
 // Unsure records that other builds may not have read the types of this build.

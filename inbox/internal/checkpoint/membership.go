@@ -51,19 +51,19 @@ func (c *Checkpointer) release(l *partition.Partition) {
 	}
 }
 
-// ours returns the prefix of the sessions of all processes with this member name.
-func (c *Checkpointer) ours() string {
+// sessionPrefix returns the prefix of the sessions of all processes with this member name.
+func (c *Checkpointer) sessionPrefix() string {
 	if c.o.Member != "" {
 		return c.o.Member + ":"
 	}
 	return ""
 }
 
-// forget clears the state of the group. If ended is true it also begins a new session.
+// forget clears the state of the group. If ended is true, forget also begins a new session.
 func (c *Checkpointer) forget(ended bool) {
 	next := groupState{session: c.session, stamps: c.stamps, patient: c.patient, fetches: c.fetches + 1}
 	if ended {
-		next.session = c.ours() + rand.Text()
+		next.session = c.sessionPrefix() + rand.Text()
 	}
 	c.groupState = next
 }
@@ -131,7 +131,7 @@ func (c *Checkpointer) Lose(name string) {
 	}
 }
 
-// Of returns the partition with this name. If there is none it adds one.
+// Of returns the partition with this name. If there is no such partition, Of adds it.
 func (c *Checkpointer) Of(name string) *partition.Partition {
 	l := c.Partitions[name]
 	if l == nil {
@@ -169,5 +169,5 @@ func (c *Checkpointer) Session() string { return c.session }
 // Step does not.
 func (c *Checkpointer) Patient() bool { return c.patient }
 
-// SetPatient sets Patient.
+// SetPatient sets the field Patient.
 func (c *Checkpointer) SetPatient(patient bool) { c.patient = patient }

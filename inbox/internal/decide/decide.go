@@ -76,18 +76,18 @@ func New() *Table {
 }
 
 // AfterIntake returns the decision after an intake.
-func (t *Table) AfterIntake(f Facts) Decision { return first(t.takenIn, f) }
+func (t *Table) AfterIntake(f Facts) Decision { return firstMatch(t.takenIn, f) }
 
 // AfterOtherMark returns the decision about a claimed message with a step, after another process or an import
 // has marked it.
-func (t *Table) AfterOtherMark(f Facts) Decision { return first(t.elsewhere, f) }
+func (t *Table) AfterOtherMark(f Facts) Decision { return firstMatch(t.elsewhere, f) }
 
 // AfterHandler returns the decision after the handler has returned.
-func (t *Table) AfterHandler(f Facts) Decision { return first(t.answered, f) }
+func (t *Table) AfterHandler(f Facts) Decision { return firstMatch(t.answered, f) }
 
-// first returns the decision of the first rule that applies. TestEverythingIsDecided proves that there always
-// is one.
-func first(rules []rule, f Facts) Decision {
+// firstMatch returns the decision of the first rule that applies. TestEverythingIsDecided proves that such a
+// rule always exists.
+func firstMatch(rules []rule, f Facts) Decision {
 	for i := range rules {
 		if f&^rules[i].when == 0 {
 			return rules[i].then

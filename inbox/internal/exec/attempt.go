@@ -76,21 +76,21 @@ func (x *Executor[TTx]) attempt(ctx context.Context, e *partition.Entry) Result 
 	if e.Troubled() { // after a collision it waits for a later attempt
 		most = 0
 	}
-	r := x.once(ctx, e)
+	r := x.attemptOnce(ctx, e)
 	for n := 1; n <= most && r.What == decide.Outage && store.Collided(r.Err); n++ {
 		if !backoff.Sleep(ctx, backoff.After(n, time.Millisecond, 50*time.Millisecond)) {
 			break
 		}
-		r = x.once(ctx, e)
+		r = x.attemptOnce(ctx, e)
 	}
 	r.Took = time.Since(begun)
 	telemetry.End(span, r.What.String(), r.Err)
 	return r
 }
 
-// once makes an attempt at e without a retry. It also makes the outside call of e, or the call that its
-// handler plans. After a panic e fails.
-func (x *Executor[TTx]) once(ctx context.Context, e *partition.Entry) (r Result) {
+// attemptOnce makes an attempt at the message e without a retry. It also makes the outside call of e, or the
+// call that its handler plans. After a panic e fails.
+func (x *Executor[TTx]) attemptOnce(ctx context.Context, e *partition.Entry) (r Result) {
 	defer func() {
 		if v := recover(); v != nil {
 			r = x.fail(ctx, e, x.db.Apply, panicError(e, v))

@@ -89,18 +89,18 @@ func (x *Executor[TTx]) workBatch(ctx context.Context, job []*partition.Entry) [
 	for len(job) > 0 {
 		var ms []member
 		ms, job = x.nextMembers(ctx, job)
-		s.take(ctx, ms)
+		s.attemptAll(ctx, ms)
 	}
 	s.out[0].RolledBack, s.out[0].Collided = s.rolledBack, s.collided
 	return s.out
 }
 
-// nextMembers returns the first of es and the messages that can share its transaction. All of them have the
-// same settings and the same batch handler, if any. No two of them share an identity or a step. If each has
-// its own handler call, no two of them share an entity. The other messages are in rest. A message with an
-// earlier message of its key in rest is also in rest.
+// nextMembers returns as ms the first of the messages es and the messages that can share its transaction.
+// All of them have the same settings and the same batch handler, if any. No two of them share an identity or
+// a step. If each has its own handler call, no two of them share an entity. The result others has the other
+// messages. If it has an earlier message of a key, it also has the later messages of this key.
 func (x *Executor[TTx]) nextMembers(ctx context.Context,
-	es []*partition.Entry) (ms []member, rest []*partition.Entry) {
+	es []*partition.Entry) (ms []member, others []*partition.Entry) {
 	ms = make([]member, 0, len(es))
 	behind, known := map[*partition.Chain]bool{}, make(map[store.Identity]bool, len(es))
 	steps, locks := map[[3]string]bool{}, map[store.Lock]bool{}
@@ -124,7 +124,7 @@ func (x *Executor[TTx]) nextMembers(ctx context.Context,
 		}
 		if !fits {
 			behind[e.Chain] = true
-			rest = append(rest, e)
+			others = append(others, e)
 			continue
 		}
 		for _, l := range intake.Locks {
@@ -133,7 +133,7 @@ func (x *Executor[TTx]) nextMembers(ctx context.Context,
 		known[e.Given] = true
 		ms = append(ms, member{e: e, intake: intake})
 	}
-	return ms, rest
+	return ms, others
 }
 
 func (x *Executor[TTx]) shares(first member, e *partition.Entry, intake store.Intake) bool {
@@ -149,10 +149,10 @@ const (
 	unknownMessage = -2 // a message failed, and its batch handler returned no index
 )
 
-// take attempts all of ms, in as few transactions as possible.
-func (s *batch[TTx]) take(ctx context.Context, ms []member) {
+// attemptAll attempts all the messages ms, in as few transactions as possible.
+func (s *batch[TTx]) attemptAll(ctx context.Context, ms []member) {
 	if ms = s.runnable(ms); len(ms) < 2 {
-		s.alone(ctx, ms)
+		s.attemptEach(ctx, ms)
 		return
 	}
 	failing, err := s.try(ctx, ms)
@@ -163,16 +163,16 @@ func (s *batch[TTx]) take(ctx context.Context, ms []member) {
 		s.stopped = true
 		s.runnable(ms)
 	case failing == noMessage:
-		s.failed(ctx, ms, err)
+		s.endFailed(ctx, ms, err)
 	case hungEntries(err) != nil:
 		s.endHung(ctx, ms, err)
 	case failing == unknownMessage:
-		s.take(ctx, ms[:len(ms)/2])
-		s.take(ctx, ms[len(ms)/2:])
+		s.attemptAll(ctx, ms[:len(ms)/2])
+		s.attemptAll(ctx, ms[len(ms)/2:])
 	default:
-		s.again(ctx, ms[:failing])
-		s.alone(ctx, ms[failing:failing+1])
-		s.take(ctx, ms[failing+1:])
+		s.retryEarlier(ctx, ms[:failing])
+		s.attemptEach(ctx, ms[failing:failing+1])
+		s.attemptAll(ctx, ms[failing+1:])
 	}
 }
 
@@ -183,11 +183,11 @@ func (s *batch[TTx]) endHung(ctx context.Context, ms []member, err error) {
 	for len(ms) > 0 {
 		n := slices.IndexFunc(ms, func(m member) bool { return slices.Contains(failing, m.e) })
 		if n < 0 {
-			s.take(ctx, ms)
+			s.attemptAll(ctx, ms)
 			return
 		}
 		if n > 0 {
-			s.take(ctx, ms[:n])
+			s.attemptAll(ctx, ms[:n])
 		}
 		if e := ms[n].e; e.Prefetches || s.isBlocked(e) {
 			s.add(Result{Entry: e, What: decide.NotAttempted})
@@ -198,17 +198,17 @@ func (s *batch[TTx]) endHung(ctx context.Context, ms []member, err error) {
 	}
 }
 
-// again attempts the messages before a failing one. The handlers of these messages have already succeeded
-// once.
-func (s *batch[TTx]) again(ctx context.Context, ms []member) {
+// retryEarlier attempts again the messages before a failing message. The handlers of these messages have
+// already succeeded once.
+func (s *batch[TTx]) retryEarlier(ctx context.Context, ms []member) {
 	if ms = s.runnable(ms); len(ms) < 2 {
-		s.alone(ctx, ms)
+		s.attemptEach(ctx, ms)
 		return
 	}
 	if failing, err := s.try(ctx, ms); err != nil && failing == noMessage {
-		s.failed(ctx, ms, err)
+		s.endFailed(ctx, ms, err)
 	} else if err != nil {
-		s.alone(ctx, ms)
+		s.attemptEach(ctx, ms)
 	}
 }
 
@@ -223,15 +223,15 @@ func (s *batch[TTx]) try(ctx context.Context, ms []member) (failing int, err err
 	return failing, err
 }
 
-// failed ends ms after their transaction itself failed. In an outage all of them wait. Otherwise each runs
-// alone.
-func (s *batch[TTx]) failed(ctx context.Context, ms []member, err error) {
+// endFailed ends the messages ms after their transaction itself failed. In an outage all these messages
+// wait. Otherwise each message runs alone.
+func (s *batch[TTx]) endFailed(ctx context.Context, ms []member, err error) {
 	r := Result{Entry: ms[0].e, What: decide.Outage, Err: err}
 	switch {
 	case store.Incurable(err):
 		r.What = decide.Broken
 	case !s.x.db.Outage(err), store.Contended(err): // also store.ErrLent: only its message fails again
-		s.alone(ctx, ms)
+		s.attemptEach(ctx, ms)
 		return
 	case r.Entry.Parked != nil:
 		s.x.releaseClaim(ctx, r.Entry, s.x.db.Apply)
@@ -271,8 +271,8 @@ func (s *batch[TTx]) add(r Result) {
 	}
 }
 
-// alone attempts each of ms in a transaction of its own.
-func (s *batch[TTx]) alone(ctx context.Context, ms []member) {
+// attemptEach attempts each of the messages ms in a transaction of its own.
+func (s *batch[TTx]) attemptEach(ctx context.Context, ms []member) {
 	for _, m := range ms {
 		if m.e.Prefetches || s.isBlocked(m.e) {
 			s.add(Result{Entry: m.e, What: decide.NotAttempted})
@@ -319,7 +319,7 @@ func (s *batch[TTx]) transact(ctx context.Context, ms []member) (failing int, er
 			s.x.DropsDuplicate(e, v):
 			s.add(Result{Entry: e, What: decide.Duplicate})
 		default:
-			s.alone(ctx, ms[i:i+1])
+			s.attemptEach(ctx, ms[i:i+1])
 		}
 	}
 	return noMessage, nil

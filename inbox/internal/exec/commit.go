@@ -36,7 +36,7 @@ func (x *Executor[TTx]) commit(ctx context.Context, e *partition.Entry, unit sto
 		es = append(es, effect)
 	}
 	var err error
-	if d := x.next(ctx, e, unit); d != nil {
+	if d := x.nextWorker(ctx, e, unit); d != nil {
 		d.unit, err = unit.CommitThen(ctx, d.intake, es...)
 	} else {
 		err = unit.Commit(ctx, es...)
@@ -58,8 +58,8 @@ type encodedReply struct {
 	result string
 }
 
-// replyEffect returns the effect of a reply. The caller commits it with the rows of the handler. Returned is
-// ReturnedNil or ReturnedReject.
+// replyEffect returns the effect of a reply. The caller commits it with the rows of the handler. The
+// parameter returned is ReturnedNil or ReturnedReject.
 func (x *Executor[TTx]) replyEffect(ctx context.Context, e *partition.Entry, r Reply,
 	intake store.Intake, returned decide.Facts) (out store.Effect, err error) {
 	result := ""

@@ -155,14 +155,14 @@ type answer struct {
 	call       store.Call
 }
 
-// answerOf classifies the error of a handler. Again permits an immediate retry.
-func answerOf(err error, again bool) (a answer) {
+// answerOf classifies the error of a handler. If mayRetry is true, an immediate retry is allowed.
+func answerOf(err error, mayRetry bool) (a answer) {
 	var overtaken *skald.RetryNowError
 	var outside *Intent
 	switch {
 	case err == nil:
 		a.fact = decide.ReturnedNil
-	case again && errors.As(err, &overtaken):
+	case mayRetry && errors.As(err, &overtaken):
 		a.fact = decide.ReturnedRetryNow
 	case errors.As(err, &outside):
 		a.fact, a.call = decide.ReturnedCall, outside.Call

@@ -35,16 +35,17 @@ var (
 	errEntityBusy  = errors.New("inbox: its entity is in use")
 )
 
-// enter admits an intake that locks these entities and waits for up to whole. It returns errEntityQueue if a
-// quarter of the workers already wait for one of the entities. If the last full wait for an entity timed out,
-// only one worker may wait for it; for other workers enter returns errEntityBusy.
+// enter admits an intake that locks these entities and waits at most maxWait for them. It returns
+// errEntityQueue if a quarter of the workers already wait for one of the entities. If the last full wait for
+// an entity timed out, only one worker may wait for that entity; for other workers enter returns
+// errEntityBusy.
 //
-// Wait is how long the intake may wait: whole, or shortWait while half of the workers wait for entities. The
-// caller must call done with the result of the intake.
-func (w *entityWaits) enter(locks []store.Lock, whole time.Duration) (wait time.Duration, done func(error),
+// The result wait is how long the intake may wait: maxWait, or shortWait while half of the workers wait for
+// entities. The caller must call the function done with the result of the intake.
+func (w *entityWaits) enter(locks []store.Lock, maxWait time.Duration) (wait time.Duration, done func(error),
 	err error) {
 	if w.workers == 0 || len(locks) == 0 {
-		return whole, func(error) {}, nil
+		return maxWait, func(error) {}, nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,11 +63,11 @@ func (w *entityWaits) enter(locks []store.Lock, whole time.Duration) (wait time.
 	for _, l := range locks {
 		w.asked[l]++
 	}
-	wait = whole
+	wait = maxWait
 	if w.asking++; w.asking > max(1, w.workers/2) {
-		wait = min(whole, shortWait)
+		wait = min(maxWait, shortWait)
 	}
-	return wait, func(err error) { w.leave(locks, wait == whole, err) }, nil
+	return wait, func(err error) { w.leave(locks, wait == maxWait, err) }, nil
 }
 
 func (w *entityWaits) leave(locks []store.Lock, waited bool, err error) {

@@ -138,12 +138,13 @@ func stopped(ctx context.Context, err error) bool {
 		!errors.Is(context.Cause(ctx), failure.ErrTimeout)
 }
 
-// retryDelay returns wait, or more for a message that runs alone, so that other messages run in between.
-func (x *Executor[TTx]) retryDelay(e *partition.Entry, wait time.Duration) time.Duration {
+// retryDelay returns the given delay, or a longer delay for a message that runs alone, so that other
+// messages run in between.
+func (x *Executor[TTx]) retryDelay(e *partition.Entry, delay time.Duration) time.Duration {
 	if !e.Alone {
-		return wait
+		return delay
 	}
-	return max(wait, (aloneShare-1)*time.Since(e.Begun))
+	return max(delay, (aloneShare-1)*time.Since(e.Begun))
 }
 
 // skipOrder returns the order of an operator to skip failures like err. It returns false if there is none.

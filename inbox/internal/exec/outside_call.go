@@ -145,7 +145,7 @@ func ifUnchanged(p *store.Parked) *store.Park {
 	return k
 }
 
-// call makes the outside call of e, unless its outcome is known, and settles it. Begun reports that the call
+// call makes the outside call of e, unless its outcome is known, and settles it. If begun is true, the call
 // may have been made before. A call may crash the process, so call guards a suspect as before a handler. It
 // does not make a call that may outlast the lease.
 func (x *Executor[TTx]) call(ctx context.Context, e *partition.Entry, begun bool) Result {

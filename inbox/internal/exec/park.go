@@ -42,19 +42,19 @@ func (x *Executor[TTx]) parkBehind(ctx context.Context, e *partition.Entry, end 
 	return x.park(ctx, e, end, store.Effect{Park: x.NewPark(e)}, Result{Entry: e, What: decide.Queued})
 }
 
-// parkFor parks e for the time after, without a failed attempt. After skald.RetryAfter it waits for at least
-// Retry.InitialInterval, and stores the reason.
+// parkFor parks the message e for the duration delay, without a failed attempt. After skald.RetryAfter it
+// waits for at least Retry.InitialInterval, and stores the reason.
 func (x *Executor[TTx]) parkFor(ctx context.Context, e *partition.Entry, end rollbackFunc,
-	after time.Duration, err error) Result {
+	delay time.Duration, err error) Result {
 	k := x.NewPark(e)
 	var asked *skald.LaterError
 	if errors.As(err, &asked) {
-		after = max(after, x.o.Retry.InitialInterval)
+		delay = max(delay, x.o.Retry.InitialInterval)
 		k.Last.Why, k.Last.Host = err.Error(), x.o.Host // Last.At stays zero, so this is no failed attempt
 	}
-	k.Due = after
+	k.Due = delay
 	return x.park(ctx, e, end, store.Effect{Park: k},
-		Result{Entry: e, What: decide.Later, After: after, Err: err})
+		Result{Entry: e, What: decide.Later, After: delay, Err: err})
 }
 
 // park ends the transaction of e and applies effect instead. If the store refuses effect because of a guard,
@@ -169,8 +169,8 @@ func (x *Executor[TTx]) deadUnparked(ctx context.Context, e *partition.Entry, f 
 	return Result{Entry: e, What: decide.Dead, Attempts: p.Attempts, Unparked: true, Err: err}
 }
 
-// parkFailed returns the result of e after err, an error of the store when it parked e. Cause is the reason
-// to park e.
+// parkFailed returns the result of the message e after err, an error of the store when it parked e. The
+// parameter cause is the reason to park e.
 func (x *Executor[TTx]) parkFailed(e *partition.Entry, err, cause error) Result {
 	r := Result{Entry: e, What: decide.Outage, Err: fmt.Errorf("park %s: %w", e.Name(), err)}
 	switch {

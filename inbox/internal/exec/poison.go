@@ -20,10 +20,11 @@ const TrustedClaims = 2
 // ErrCrashes is the failure of a message if its process crashed repeatedly.
 var ErrCrashes = errors.New("inbox: its process crashed each time that only this message ran")
 
-// guardSuspect prepares the attempt at a message that may have crashed a process. It parks a message from the
-// broker, as if it had been claimed once before. For a parked message it counts a crash in advance, which
-// only a finished attempt removes. Over reports that the attempt ends with r.
-func (x *Executor[TTx]) guardSuspect(ctx context.Context, e *partition.Entry) (r Result, over bool) {
+// guardSuspect prepares the attempt at a message that may have crashed a process. It parks a message from
+// the broker, as if the message had been claimed once before. For a parked message it counts a crash in
+// advance, which only a finished attempt removes. It returns ended true if the attempt ends with the result
+// r.
+func (x *Executor[TTx]) guardSuspect(ctx context.Context, e *partition.Entry) (r Result, ended bool) {
 	switch k := x.NewPark(e); {
 	case e.Parked == nil:
 		k.Claims = TrustedClaims - 1

@@ -71,7 +71,7 @@ func (p *pureCalls) has(c pureCall) bool {
 	return p.now[c]
 }
 
-// add adds c, and removes it when done receives a result.
+// add adds the call c, and removes c when the channel done receives a result.
 func (p *pureCalls) add(c pureCall, done <-chan error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

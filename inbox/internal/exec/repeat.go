@@ -50,8 +50,8 @@ func (x *Executor[TTx]) finishedElsewhere(ctx context.Context, e *partition.Entr
 	return x.endFinished(ctx, e, d.Ending, err)
 }
 
-// endFinished returns the result of a message that another process finished. Err is the error of deleting its
-// parked row.
+// endFinished returns the result of a message that another process finished. The parameter err is the error
+// of deleting the message's parked row.
 func (x *Executor[TTx]) endFinished(ctx context.Context, e *partition.Entry, what decide.Ending,
 	err error) Result {
 	if err != nil && !errors.Is(err, store.ErrLost) { // after ErrLost another process deletes the row

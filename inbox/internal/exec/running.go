@@ -29,10 +29,10 @@ type runningFuncs struct {
 	now map[*runningFunc]bool
 }
 
-// begin adds a function with the messages es and the time limit most. The caller must call over when the
+// begin adds a function with the messages es and this time limit. The caller must call end when the
 // function returns.
-func (a *runningFuncs) begin(most time.Duration, es ...*partition.Entry) (over func()) {
-	one := &runningFunc{es: es, begun: time.Now(), most: most}
+func (a *runningFuncs) begin(limit time.Duration, es ...*partition.Entry) (end func()) {
+	one := &runningFunc{es: es, begun: time.Now(), most: limit}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.now == nil {

@@ -50,9 +50,10 @@ func (x *Executor[TTx]) takeBegun(ctx context.Context, e *partition.Entry) (stor
 	return intake, unit
 }
 
-// next returns the worker of e, with the intake of its next message. It returns nil if the commit of e must
-// not begin another transaction.
-func (x *Executor[TTx]) next(ctx context.Context, e *partition.Entry, unit store.Unit[TTx]) *Worker[TTx] {
+// nextWorker returns the worker of e, with the intake of its next message. It returns nil if the commit of e
+// must not begin another transaction.
+func (x *Executor[TTx]) nextWorker(ctx context.Context, e *partition.Entry,
+	unit store.Unit[TTx]) *Worker[TTx] {
 	if !unit.Found().Follows {
 		return nil
 	}
@@ -164,10 +165,10 @@ func runLimited[TTx, T any](ctx context.Context, x *Executor[TTx], es []*partiti
 
 // runInWorker runs f like failure.Run, but in the goroutine of ctx's worker. It starts another goroutine if
 // ctx has no worker, or if a function already runs in that goroutine. It returns false if f runs for longer
-// than most.
-func runInWorker[TTx any](ctx context.Context, most time.Duration,
+// than limit.
+func runInWorker[TTx any](ctx context.Context, limit time.Duration,
 	f func() error) (returned bool, err error) {
-	late := time.NewTimer(most)
+	late := time.NewTimer(limit)
 	defer late.Stop()
 	d, _ := ctx.Value(workerKey{}).(*Worker[TTx])
 	if d != nil && d.guard.busy.CompareAndSwap(false, true) {
@@ -182,9 +183,9 @@ func runInWorker[TTx any](ctx context.Context, most time.Duration,
 	}
 }
 
-// run runs f. If late comes before f returns, run returns false. Then f keeps the goroutine, and the next
-// function gets a new one.
-func (g *guard) run(f func() error, late <-chan time.Time) (returned bool, err error) {
+// run runs f. If the channel expired receives a value before f returns, run returns false. Then f keeps the
+// goroutine, and the next function gets a new one.
+func (g *guard) run(f func() error, expired <-chan time.Time) (returned bool, err error) {
 	if g.calls == nil {
 		g.calls, g.ends = make(chan func() error), make(chan end, 1)
 		go serve(g.calls, g.ends)
@@ -196,7 +197,7 @@ func (g *guard) run(f func() error, late <-chan time.Time) (returned bool, err e
 			g.calls = nil
 		}
 		return true, e.err
-	case <-late:
+	case <-expired:
 		g.close()
 		g.calls = nil
 		return false, nil

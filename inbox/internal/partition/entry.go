@@ -98,10 +98,10 @@ func Uncounted(p *store.Parked) bool {
 	return p.Dead == nil && p.Attempts == 0 && !p.First.At.IsZero() && !p.Last.At.Before(p.First.At)
 }
 
-// Lasting reports whether the failures of p do not count, or have continued for longer than free. Other
+// Lasting reports whether the failures of p do not count, or have continued for longer than grace. Other
 // messages have priority over such a message.
-func Lasting(p *store.Parked, free time.Duration) bool {
-	return Uncounted(p) || p.Dead == nil && p.Attempts > 0 && p.Last.At.Sub(p.First.At) >= free
+func Lasting(p *store.Parked, grace time.Duration) bool {
+	return Uncounted(p) || p.Dead == nil && p.Attempts > 0 && p.Last.At.Sub(p.First.At) >= grace
 }
 
 // Troubled reports whether other messages have priority over e, because its failures do not count, or have

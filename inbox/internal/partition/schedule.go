@@ -46,7 +46,7 @@ func (s *Schedule) Add(c *Chain) {
 func (s *Schedule) Retries() int { return len(s.retries) }
 
 // FirstRetry returns the first of the ready chains with a Troubled head, or nil.
-func (s *Schedule) FirstRetry() *Chain { return s.retries.first() }
+func (s *Schedule) FirstRetry() *Chain { return s.retries.earliest() }
 
 // DropRetry removes the chain that FirstRetry returns.
 func (s *Schedule) DropRetry() { s.retries.drop() }
@@ -58,7 +58,7 @@ func (s *Schedule) InPlace() int { return len(s.waiting) + len(s.retries) }
 func (s *Schedule) Len() int { return len(s.ready) }
 
 // First returns the ready chain with the earliest head, or nil. The chain stays in the schedule.
-func (s *Schedule) First() *Chain { return s.ready.first() }
+func (s *Schedule) First() *Chain { return s.ready.earliest() }
 
 // Drop removes the chain that First returns.
 func (s *Schedule) Drop() { s.ready.drop() }
@@ -66,7 +66,7 @@ func (s *Schedule) Drop() { s.ready.drop() }
 // Heads returns all ready chains, in no order.
 func (s *Schedule) Heads() []*Chain { return slices.Concat(s.ready, s.retries) }
 
-// Hold makes c wait until the time due.
+// Hold makes the chain c wait until the time due.
 func (s *Schedule) Hold(c *Chain, due time.Time) {
 	c.due, c.Busy = due, true
 	if len(s.waiting) == 0 || due.Before(s.alarm) {
@@ -75,9 +75,9 @@ func (s *Schedule) Hold(c *Chain, due time.Time) {
 	s.waiting = append(s.waiting, c)
 }
 
-// Wake makes the due chains ready. It returns the time until the next chain is due. Some is false if no chain
-// waits.
-func (s *Schedule) Wake(now time.Time) (wait time.Duration, some bool) {
+// Wake makes the due chains ready. It returns the time until the next chain is due. It returns waiting false
+// if no chain waits.
+func (s *Schedule) Wake(now time.Time) (wait time.Duration, waiting bool) {
 	if len(s.waiting) == 0 || now.Before(s.alarm) {
 		return s.alarm.Sub(now), len(s.waiting) > 0
 	}
@@ -134,8 +134,8 @@ func (r *readyHeap) add(c *Chain) {
 	heap.Push(r, c)
 }
 
-// first returns the chain with the earliest head, or nil.
-func (r readyHeap) first() *Chain {
+// earliest returns the chain with the earliest head, or nil.
+func (r readyHeap) earliest() *Chain {
 	if len(r) == 0 {
 		return nil
 	}
