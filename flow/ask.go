@@ -57,7 +57,7 @@ func (r *record) ask(ctx context.Context, f *Flow, m *skald.Message) error {
 		return nil
 	}
 	q := question{Name: n, ID: ID{Source: m.Source, ID: m.ID}, For: rule.events, Within: rule.within}
-	switch text, err := asked(ctx, rule.ask, m); {
+	switch text, err := encodeAsk(ctx, rule.ask, m); {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil && failure.Of(err) == failure.Outage: // for example a schema registry is down: try again
@@ -79,8 +79,9 @@ func (r *record) ask(ctx context.Context, f *Flow, m *skald.Message) error {
 	return nil
 }
 
-// asked returns the encoded event. It has no id and the time of m, so that each call returns the same text.
-func asked(ctx context.Context, ask Ask, m *skald.Message) (text string, err error) {
+// encodeAsk returns the encoded event. The event has no id, and it has the time of m, so that each call
+// returns the same text.
+func encodeAsk(ctx context.Context, ask Ask, m *skald.Message) (text string, err error) {
 	defer failure.Recover(&err)
 	d, err := ask(ctx, *m)
 	if err != nil {

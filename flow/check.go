@@ -14,10 +14,10 @@ func (f *Flow) mistakes() (found []string) {
 	if f.name == "" || len(f.name) > maxName || !utf8.ValidString(f.name) {
 		say("the name must be text of 1 to %d bytes", maxName)
 	}
-	if len(f.all(from)) == 0 {
+	if len(f.eventsOf(from)) == 0 {
 		say("nothing begins it: add flow.From")
 	}
-	if len(f.all(end)) == 0 {
+	if len(f.eventsOf(end)) == 0 {
 		say("nothing ends it: add flow.End")
 	}
 	for _, r := range f.rules {
@@ -28,18 +28,18 @@ func (f *Flow) mistakes() (found []string) {
 		switch follows := f.follows(n); {
 		case !slices.Contains(reached, n):
 			say("%s cannot occur: no flow.Then leads to it from the first event", n)
-		case !follows && !slices.Contains(f.all(end), n) && !slices.Contains(f.all(undo), n):
+		case !follows && !slices.Contains(f.eventsOf(end), n) && !slices.Contains(f.eventsOf(undo), n):
 			say("%s has no consumer: add flow.Then(%s, …), or name it in flow.End", n, n)
 		}
 	}
-	for _, failure := range f.all(fail) {
+	for _, failure := range f.eventsOf(fail) {
 		for _, step := range f.unsafe(failure) {
 			say("%s may occur before the failure %s, and nothing undoes it: add flow.Undo(%s, …)", step,
 				failure, step)
 		}
 	}
-	for i, r := range f.of(undo) {
-		if slices.ContainsFunc(f.of(undo)[:i], func(o Rule) bool { return o.cause == r.cause }) {
+	for i, r := range f.rulesOf(undo) {
+		if slices.ContainsFunc(f.rulesOf(undo)[:i], func(o Rule) bool { return o.cause == r.cause }) {
 			say("two rules undo %s: keep one of them", r.cause)
 		}
 	}
@@ -72,21 +72,21 @@ func (r Rule) mistakes() (found []string) {
 }
 
 func (f *Flow) follows(n Name) bool {
-	return slices.ContainsFunc(f.of(then), func(r Rule) bool { return r.cause == n })
+	return slices.ContainsFunc(f.rulesOf(then), func(r Rule) bool { return r.cause == n })
 }
 
-// reached returns the events that can follow the first ones. If with is an event, a rule that has it among
-// its outcomes has no other outcome.
-func (f *Flow) reached(with Name) []Name {
-	out := slices.Clone(f.all(from))
+// reached returns the events that can follow the first events. The argument only is an event, or zero. A
+// rule that has this event among its outcomes has no other outcome.
+func (f *Flow) reached(only Name) []Name {
+	out := slices.Clone(f.eventsOf(from))
 	for i := 0; i < len(out); i++ {
 		for _, r := range f.rules {
 			if r.kind != then && r.kind != undo || r.cause != out[i] {
 				continue
 			}
 			next := r.events
-			if slices.Contains(next, with) {
-				next = []Name{with}
+			if slices.Contains(next, only) {
+				next = []Name{only}
 			}
 			for _, n := range next {
 				if !slices.Contains(out, n) {
@@ -101,8 +101,8 @@ func (f *Flow) reached(with Name) []Name {
 // unsafe returns the steps that may have taken effect before failure and have no declared undo. First events,
 // failures, ends and undos need no undo. Steps that only follow the failure need none either.
 func (f *Flow) unsafe(failure Name) (out []Name) {
-	exempt := slices.Concat(f.all(from), f.all(fail), f.all(end), f.all(undo))
-	after := f.from(failure)
+	exempt := slices.Concat(f.eventsOf(from), f.eventsOf(fail), f.eventsOf(end), f.eventsOf(undo))
+	after := f.following(failure)
 	for _, n := range f.reached(failure) {
 		if _, undoable := f.undoOf(n); !undoable && !slices.Contains(exempt, n) &&
 			!slices.Contains(after, n) {
@@ -112,8 +112,8 @@ func (f *Flow) unsafe(failure Name) (out []Name) {
 	return out
 }
 
-// from returns n and all events that can follow n.
-func (f *Flow) from(n Name) []Name {
+// following returns n and all events that can follow n.
+func (f *Flow) following(n Name) []Name {
 	rules := slices.DeleteFunc(slices.Clone(f.rules), func(r Rule) bool { return r.kind == from })
 	return (&Flow{rules: append(rules, Rule{kind: from, events: []Name{n}})}).reached(Name{})
 }

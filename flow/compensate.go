@@ -23,9 +23,9 @@ type Compensation struct {
 	Row store.Tracked
 }
 
-// Compensate returns the events that undo the saga of a row at the time now. If again is true, it repeats
-// earlier requests.
-func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, err error) {
+// Compensate returns the events that undo the saga of a row. The argument now is the current time. If
+// repeat is true, Compensate repeats earlier requests.
+func Compensate(row store.Tracked, now time.Time, repeat bool) (c Compensation, err error) {
 	c = Compensation{Flow: row.Flow, Key: row.Key, State: row.State}
 	b, err := bodyOf(&row)
 	if err != nil {
@@ -35,9 +35,9 @@ func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, e
 	for _, n := range b.Saga.Undo {
 		i := slices.IndexFunc(b.Asked, func(a Asked) bool { return a.Step == n })
 		var before []ID
-		if i >= 0 && !again {
+		if i >= 0 && !repeat {
 			before = b.Asked[i].Of
-			if step, _ := b.Seen.find(n); !step.beyond(before) {
+			if step, _ := b.Seen.find(n); !step.hasOtherThan(before) {
 				c.Before = append(c.Before, b.Asked[i])
 				continue
 			}
@@ -50,7 +50,7 @@ func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, e
 			c.Refused = append(c.Refused, refused)
 			continue
 		}
-		b.noteAsked(n, now, events, again)
+		b.noteAsked(n, now, events, repeat)
 		c.Steps, c.Events = append(c.Steps, n), append(c.Events, events...)
 	}
 	if len(c.Refused) > 0 {
@@ -59,7 +59,7 @@ func Compensate(row store.Tracked, now time.Time, again bool) (c Compensation, e
 	}
 	b.Saga.ask(b.Asked)
 	c.Row = row
-	return c, b.into(&c.Row)
+	return c, b.storeIn(&c.Row)
 }
 
 // stays returns a text for each step that took effect and has no declared undo.
@@ -84,14 +84,14 @@ func (b *body) refused() []string {
 	return out
 }
 
-// beyond reports whether the step has a message that is not in those.
-func (s Step) beyond(those []ID) bool {
-	return slices.ContainsFunc(s.IDs, func(id ID) bool { return !slices.Contains(those, id) })
+// hasOtherThan reports whether the step has a message that is not in ids.
+func (s Step) hasOtherThan(ids []ID) bool {
+	return slices.ContainsFunc(s.IDs, func(id ID) bool { return !slices.Contains(ids, id) })
 }
 
-// questions returns the events that request the undo of a step, ready to be published. It omits the messages
-// in before. If the step cannot be undone, refused is the reason.
-func (b *body) questions(n Name, before []ID,
+// questions returns the events that request the undo of a step, ready to be published. It omits the
+// messages in the list done. If the step cannot be undone, refused is the reason.
+func (b *body) questions(n Name, done []ID,
 	now time.Time) (out []skald.Message, refused string, err error) {
 	step, _ := b.Seen.find(n)
 	if step.More {
@@ -101,7 +101,7 @@ func (b *body) questions(n Name, before []ID,
 				maxIDs), nil
 	}
 	for _, q := range b.Seen.Asks {
-		if q.Name != n || slices.Contains(before, q.ID) {
+		if q.Name != n || slices.Contains(done, q.ID) {
 			continue
 		}
 		if q.Broken != "" {
@@ -116,7 +116,7 @@ func (b *body) questions(n Name, before []ID,
 		m.ID = uuid7.New(m.Time)
 		out = append(out, m)
 	}
-	if len(out)+len(before) < len(step.IDs) {
+	if len(out)+len(done) < len(step.IDs) {
 		return nil, fmt.Sprintf("%s: the tracker has no event that requests its undo: give flow.Undo an Ask, and let the tracker with a new group read "+
 			"the topics again", n), nil
 	}
@@ -124,8 +124,8 @@ func (b *body) questions(n Name, before []ID,
 }
 
 // noteAsked records that an operator requested the undo of a step. An earlier request keeps its due time,
-// unless again is true.
-func (b *body) noteAsked(n Name, at time.Time, events []skald.Message, again bool) {
+// unless repeat is true.
+func (b *body) noteAsked(n Name, at time.Time, events []skald.Message, repeat bool) {
 	step, _ := b.Seen.find(n)
 	a := Asked{Step: n, At: at.UTC().Truncate(time.Microsecond), Of: step.IDs}
 	var ids []string
@@ -134,7 +134,7 @@ func (b *body) noteAsked(n Name, at time.Time, events []skald.Message, again boo
 	}
 	if i := slices.IndexFunc(b.Asked, func(was Asked) bool { return was.Step == n }); i >= 0 {
 		was := &b.Asked[i]
-		if !again {
+		if !repeat {
 			was.IDs, was.Of = append(was.IDs, ids...), a.Of
 			return
 		}

@@ -79,8 +79,8 @@ func (r Rule) Within(d time.Duration) Rule {
 // undone.
 func Fail(events ...Event) Rule { return Rule{kind: fail, events: names(events)} }
 
-// Undo declares that the event undone reports the undo of step. Within limits the time from the failure to
-// this event. If there is an Ask, an operator can request the undo: see operate.Compensate.
+// Undo declares that the event undone reports the undo of step. Rule.Within limits the time from the
+// failure to this event. If you pass an Ask, an operator can request the undo: see operate.Compensate.
 func Undo(step, undone Event, ask ...Ask) Rule {
 	r := Rule{kind: undo, cause: nameOf(step), events: names([]Event{undone}), asks: len(ask)}
 	if r.asks > 0 {
@@ -155,8 +155,8 @@ func (f *Flow) Events() []Name {
 	return out
 }
 
-// all returns the events that rules of a kind name.
-func (f *Flow) all(kind ruleKind) (out []Name) {
+// eventsOf returns the events that rules of a kind name.
+func (f *Flow) eventsOf(kind ruleKind) (out []Name) {
 	for _, r := range f.rules {
 		if r.kind == kind {
 			out = append(out, r.events...)
@@ -165,8 +165,8 @@ func (f *Flow) all(kind ruleKind) (out []Name) {
 	return out
 }
 
-// of returns the rules of a kind.
-func (f *Flow) of(kind ruleKind) (out []Rule) {
+// rulesOf returns the rules of a kind.
+func (f *Flow) rulesOf(kind ruleKind) (out []Rule) {
 	for _, r := range f.rules {
 		if r.kind == kind {
 			out = append(out, r)
@@ -186,7 +186,7 @@ func (f *Flow) causes(n Name) (out []Name) {
 }
 
 func (f *Flow) undoOf(step Name) (Rule, bool) {
-	for _, r := range f.of(undo) {
+	for _, r := range f.rulesOf(undo) {
 		if r.cause == step {
 			return r, true
 		}

@@ -61,16 +61,16 @@ type Wait struct {
 
 // stateOf computes the state of a saga from its recorded events.
 func (f *Flow) stateOf(r *record) SagaState {
-	s := SagaState{Flow: f.name, Steps: r.inTime(), Trace: r.Trace, Failed: r.of(f.all(fail)),
+	s := SagaState{Flow: f.name, Steps: r.inTime(), Trace: r.Trace, Failed: r.recorded(f.eventsOf(fail)),
 		Undone: f.undone(r)}
-	failures := r.of(slices.Concat(f.all(fail), f.all(undo)))
-	s.Waiting = f.waits(r, failures)
-	s.Missing = f.missing(r)
+	failures := r.recorded(slices.Concat(f.eventsOf(fail), f.eventsOf(undo)))
+	s.Waiting = f.pendingWaits(r, failures)
+	s.Missing = f.missingCauses(r)
 	s.Undo, s.Stays = f.undos(r), f.stays(r)
 	s.Remaining = f.remaining(r, s.Waiting, len(failures) > 0)
 	s.Drift = f.drift(r)
 	s.bound()
-	ended := len(r.of(f.all(end))) > 0 && len(s.Waiting) == 0 && len(s.Missing) == 0
+	ended := len(r.recorded(f.eventsOf(end))) > 0 && len(s.Waiting) == 0 && len(s.Missing) == 0
 	switch {
 	case len(failures) == 0 && ended:
 		s.State = Done
@@ -120,7 +120,7 @@ func (s *SagaState) ask(all []Asked) {
 // stays returns the steps that took effect and have no declared undo. First events, failures, ends and undos
 // are not counted as steps.
 func (f *Flow) stays(r *record) (out []Name) {
-	exempt := slices.Concat(f.all(from), f.all(fail), f.all(end), f.all(undo))
+	exempt := slices.Concat(f.eventsOf(from), f.eventsOf(fail), f.eventsOf(end), f.eventsOf(undo))
 	for _, s := range r.Steps {
 		if _, undoable := f.undoOf(s.Name); !undoable && !slices.Contains(exempt, s.Name) &&
 			slices.Contains(f.Events(), s.Name) {
@@ -130,23 +130,24 @@ func (f *Flow) stays(r *record) (out []Name) {
 	return out
 }
 
-// waits returns the outcomes that must come. After a failure these are the undos, and the events that follow
-// the failure. waits ignores the outcomes of parallel branches then, because a barred step emits no event.
-func (f *Flow) waits(r *record, failures []Name) (out []Wait) {
+// pendingWaits returns the outcomes that must come. After a failure these are the undos, and the events
+// that follow the failure. In this case pendingWaits ignores the outcomes of parallel branches, because a
+// barred step emits no event.
+func (f *Flow) pendingWaits(r *record, failures []Name) (out []Wait) {
 	var after []Name
 	for _, n := range failures {
-		after = append(after, f.from(n)...)
+		after = append(after, f.following(n)...)
 	}
 	for _, rule := range f.rules {
 		cause, seen := r.find(rule.cause)
-		if !seen || len(r.of(rule.events)) > 0 {
+		if !seen || len(r.recorded(rule.events)) > 0 {
 			continue
 		}
 		since := cause.At
 		switch {
 		case rule.kind == then && (len(failures) == 0 || slices.Contains(after, rule.cause)):
 		case rule.kind == undo && len(failures) > 0:
-			if at := r.first(failures); at.After(since) {
+			if at := r.firstTime(failures); at.After(since) {
 				since = at
 			}
 		default:
@@ -162,8 +163,8 @@ func (f *Flow) waits(r *record, failures []Name) (out []Wait) {
 	return out
 }
 
-// first returns the earliest time of the recorded events with these names.
-func (r *record) first(names []Name) (at time.Time) {
+// firstTime returns the earliest time of the recorded events with these names.
+func (r *record) firstTime(names []Name) (at time.Time) {
 	for _, n := range names {
 		if s, seen := r.find(n); seen && (at.IsZero() || s.At.Before(at)) {
 			at = s.At
@@ -172,12 +173,12 @@ func (r *record) first(names []Name) (at time.Time) {
 	return at
 }
 
-// missing returns the causes of recorded events for which no cause is recorded. Events that begin a saga need
-// no cause.
-func (f *Flow) missing(r *record) (out []Name) {
+// missingCauses returns the causes of recorded events for which no cause is recorded. Events that begin a
+// saga need no cause.
+func (f *Flow) missingCauses(r *record) (out []Name) {
 	for _, s := range r.Steps {
 		causes := f.causes(s.Name)
-		if slices.Contains(f.all(from), s.Name) || len(r.of(causes)) > 0 {
+		if slices.Contains(f.eventsOf(from), s.Name) || len(r.recorded(causes)) > 0 {
 			continue
 		}
 		for _, n := range causes {
@@ -191,8 +192,8 @@ func (f *Flow) missing(r *record) (out []Name) {
 
 // undos returns the steps that took effect and were not undone.
 func (f *Flow) undos(r *record) (out []Name) {
-	for _, rule := range f.of(undo) {
-		if r.has(rule.cause) && len(r.of(rule.events)) == 0 {
+	for _, rule := range f.rulesOf(undo) {
+		if r.has(rule.cause) && len(r.recorded(rule.events)) == 0 {
 			out = append(out, rule.cause)
 		}
 	}
@@ -201,8 +202,8 @@ func (f *Flow) undos(r *record) (out []Name) {
 
 // undone returns the steps that took effect and were undone.
 func (f *Flow) undone(r *record) (out []Name) {
-	for _, rule := range f.of(undo) {
-		if r.has(rule.cause) && len(r.of(rule.events)) > 0 {
+	for _, rule := range f.rulesOf(undo) {
+		if r.has(rule.cause) && len(r.recorded(rule.events)) > 0 {
 			out = append(out, rule.cause)
 		}
 	}
@@ -210,18 +211,18 @@ func (f *Flow) undone(r *record) (out []Name) {
 }
 
 func (f *Flow) remaining(r *record, waits []Wait, failed bool) (out []Name) {
-	rules := slices.Clone(f.of(then))
+	rules := slices.Clone(f.rulesOf(then))
 	for i := range rules {
 		if !failed { // leave out failures
 			rules[i].events = slices.DeleteFunc(slices.Clone(rules[i].events),
-				func(n Name) bool { return slices.Contains(f.all(fail), n) })
+				func(n Name) bool { return slices.Contains(f.eventsOf(fail), n) })
 		}
 	}
 	for _, w := range waits {
 		begin := w.For
 		if !failed {
 			begin = slices.DeleteFunc(slices.Clone(begin),
-				func(n Name) bool { return slices.Contains(f.all(fail), n) })
+				func(n Name) bool { return slices.Contains(f.eventsOf(fail), n) })
 		}
 		ahead := &Flow{rules: append(slices.Clone(rules), Rule{kind: from, events: begin})}
 		for _, n := range ahead.reached(Name{}) {
@@ -249,20 +250,20 @@ func (f *Flow) drift(r *record) (out []string) {
 				q.Name, q.Broken))
 		}
 	}
-	for _, rule := range f.of(undo) {
+	for _, rule := range f.rulesOf(undo) {
 		if did, undid := r.times(rule.cause), r.times(rule.events...); 0 < undid && undid < did {
 			out = append(out,
 				fmt.Sprintf("%s occurred %d times, and its undo %d times: some may not be undone",
 					rule.cause, did, undid))
 		}
 	}
-	for _, rule := range f.of(then) {
-		if came := r.of(rule.events); r.has(rule.cause) && len(came) > 1 {
+	for _, rule := range f.rulesOf(then) {
+		if came := r.recorded(rule.events); r.has(rule.cause) && len(came) > 1 {
 			out = append(out, fmt.Sprintf("%s was followed by %s and %s: the flow allows one of them", rule.cause,
 				came[0], came[1]))
 		}
 	}
-	if ends := r.of(f.all(end)); len(ends) > 1 {
+	if ends := r.recorded(f.eventsOf(end)); len(ends) > 1 {
 		out = append(out, fmt.Sprintf("it ended with %s and with %s", ends[0], ends[1]))
 	}
 	return out

@@ -110,16 +110,17 @@ func (r *record) bound(f *Flow) {
 	}
 }
 
-// smallest adds v to the set, and keeps at most most members. It returns more=true if it removed one.
-func smallest[T any](set []T, v T, most int, compare func(a, b T) int) (out []T, more bool) {
-	i, there := slices.BinarySearchFunc(set, v, compare)
+// smallest adds v to the sorted set of members, and keeps at most limit members. It returns removed=true if
+// it removed one of the members.
+func smallest[T any](members []T, v T, limit int, compare func(a, b T) int) (out []T, removed bool) {
+	i, there := slices.BinarySearchFunc(members, v, compare)
 	if !there {
-		set = slices.Insert(set, i, v)
+		members = slices.Insert(members, i, v)
 	}
-	if len(set) > most {
-		return set[:most], true
+	if len(members) > limit {
+		return members[:limit], true
 	}
-	return set, false
+	return members, false
 }
 
 // inTime returns the events, ordered by time.
@@ -142,8 +143,8 @@ func (r *record) has(n Name) bool {
 	return there
 }
 
-// of returns those of the names that are recorded.
-func (r *record) of(names []Name) (out []Name) {
+// recorded returns those of the names that are recorded.
+func (r *record) recorded(names []Name) (out []Name) {
 	for _, n := range names {
 		if r.has(n) && !slices.Contains(out, n) {
 			out = append(out, n)

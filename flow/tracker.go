@@ -46,14 +46,14 @@ func NewTracker[TTx any](f *Flow, db store.Tracker[TTx], o *Options) *Tracker[TT
 }
 
 // On registers the tracker in an inbox for all events of the flow. The tracker does not receive other types
-// of the same topics. To record such a type as drift, call in.HandleBatch(topic, t.Handle, typ).
-func (t *Tracker[TTx]) On(in *inbox.Inbox[TTx]) {
+// of the same topics. To record such a type as drift, call HandleBatch(topic, t.Handle, typ) on the inbox.
+func (t *Tracker[TTx]) On(consumer *inbox.Inbox[TTx]) {
 	types := map[string][]string{}
 	for _, n := range t.flow.Events() {
 		types[n.Topic] = append(types[n.Topic], n.Type)
 	}
 	for topic := range types {
-		in.HandleBatch(topic, t.Handle, types[topic]...)
+		consumer.HandleBatch(topic, t.Handle, types[topic]...)
 	}
 }
 
@@ -107,15 +107,16 @@ func (t *Tracker[TTx]) key(m *skald.Message) (string, error) {
 	return key, nil
 }
 
-// note records those messages of ms that belong to the saga of the row. Ours has their indexes.
-func (t *Tracker[TTx]) note(ctx context.Context, row *store.Tracked, ms []skald.Message, ours []int) error {
+// note records the messages of ms that belong to the saga of the row. The argument indexes has the indexes
+// of these messages in ms.
+func (t *Tracker[TTx]) note(ctx context.Context, row *store.Tracked, ms []skald.Message, indexes []int) error {
 	var was seen // the stored state is not read, because note computes it again
 	if row.Body != "" {
 		if err := json.Unmarshal([]byte(row.Body), &was); err != nil {
 			return unreadable(row, err)
 		}
 	}
-	for _, i := range ours {
+	for _, i := range indexes {
 		m, at := &ms[i], t.o.Now().UTC()
 		if !m.Time.IsZero() && m.Time.Before(at) {
 			at = m.Time.UTC()
@@ -130,7 +131,7 @@ func (t *Tracker[TTx]) note(ctx context.Context, row *store.Tracked, ms []skald.
 	state := t.flow.stateOf(&was.Seen)
 	state.ask(was.Asked)
 	row.Drift = len(state.Drift)
-	return (&body{seen: was, Saga: state}).into(row)
+	return (&body{seen: was, Saga: state}).storeIn(row)
 }
 
 // body is the content of a saga's row. It has the state in addition to the recorded events, so that readers
@@ -145,8 +146,8 @@ type seen struct {
 	Asked []Asked `json:"asked,omitempty"` // all undos that an operator requested
 }
 
-// into stores b in the row.
-func (b *body) into(row *store.Tracked) error {
+// storeIn stores b in the row.
+func (b *body) storeIn(row *store.Tracked) error {
 	stored := *b
 	s := &stored.Saga
 	s.Flow, s.State, s.Steps, s.Trace, s.Due = "", "", nil, "", nil

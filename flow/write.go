@@ -53,9 +53,9 @@ func (f *Flow) mermaid(b *bytes.Buffer) {
 	b.WriteString("\nflowchart TD\n")
 	for _, n := range all {
 		left, right := "[", "]"
-		if slices.Contains(f.all(end), n) || slices.Contains(f.all(from), n) {
+		if slices.Contains(f.eventsOf(end), n) || slices.Contains(f.eventsOf(from), n) {
 			left, right = "([", "])"
-		} else if slices.Contains(f.all(fail), n) {
+		} else if slices.Contains(f.eventsOf(fail), n) {
 			left, right = "{{", "}}"
 		}
 		fmt.Fprintf(b, "  %s%s\"%s\"%s\n", node(n), left, strings.ReplaceAll(n.Type, `"`, "#quot;"), right)

@@ -16,16 +16,16 @@ type AdoptStore interface {
 	Database(ctx context.Context) (store.Database, error)
 }
 
-// AdoptInbox makes this database the owner of a consumer's group at the broker. from is the database that
-// owns the group: the *broker.OwnerError of a refused consumer has it. Stop the consumers that use that
-// database first.
+// AdoptInbox makes this database the owner of a consumer's group at the broker. The argument owner is the
+// database that owns the group now: the *broker.OwnerError of a refused consumer has it. Stop the consumers
+// that use that database first.
 //
 // AdoptInbox records the order in the audit before it calls the broker. If the broker refuses or does not
 // answer, AdoptInbox also records the error. If the process dies in between, the audit has only the order:
 // call AdoptInbox again. An error that wraps broker.ErrUnsupported means that the broker stores no owners.
 // A dry run does not call the broker.
-func AdoptInbox(ctx context.Context, db AdoptStore, b broker.Adopter, consumer, from string, o Order) error {
-	if consumer == "" || from == "" {
+func AdoptInbox(ctx context.Context, db AdoptStore, b broker.Adopter, consumer, owner string, o Order) error {
+	if consumer == "" || owner == "" {
 		return &UsageError{Reason: "name the consumer and the database that owns its group: the log of the refused consumer has both"}
 	}
 	if err := cmp.Or(checkName("the consumer", consumer), checkOrder(&o)); err != nil {
@@ -36,10 +36,10 @@ func AdoptInbox(ctx context.Context, db AdoptStore, b broker.Adopter, consumer, 
 		return err
 	}
 	if _, err := applyEffect(ctx, db, store.Effect{
-		Audit: auditOf(&o, "adopt from "+from, consumer, store.Identity{})}); err != nil {
+		Audit: auditOf(&o, "adopt from "+owner, consumer, store.Identity{})}); err != nil {
 		return fmt.Errorf("adopt %s: %w", consumer, err)
 	}
-	err = b.Adopt(ctx, broker.Group{Name: consumer, Owner: is.ID, OwnerName: is.Name}, from)
+	err = b.Adopt(ctx, broker.Group{Name: consumer, Owner: is.ID, OwnerName: is.Name}, owner)
 	if err == nil {
 		return nil
 	}

@@ -33,12 +33,12 @@ type BlockingMessage struct {
 
 // BlockingMessages returns the messages with these keys that block a saga: failed messages that are the
 // first of their key, dead letters, and messages in quarantine. A dead letter that is a rejection counts
-// only if it blocks its key, because the sender has received the rejection. at is the flag that the returned
-// commands use to select the database, such as "--store @orders.url". It is empty if SKALD_STORE selects
-// the database.
-func BlockingMessages(ctx context.Context, db store.Lister, keys [][]byte, at string) (out []BlockingMessage,
+// only if it blocks its key, because the sender has received the rejection. The argument dbFlag is the flag
+// that the returned commands use to select the database, such as "--store @orders.url". It is empty if
+// SKALD_STORE selects the database.
+func BlockingMessages(ctx context.Context, db store.Lister, keys [][]byte, dbFlag string) (out []BlockingMessage,
 	err error) {
-	at = spaced(at)
+	dbFlag = spaced(dbFlag)
 	for _, key := range keys {
 		what := store.ParkedQuery{Key: key, Bare: true, Limit: pageSize}
 		for {
@@ -53,7 +53,7 @@ func BlockingMessages(ctx context.Context, db store.Lister, keys [][]byte, at st
 				failed := p.Dead != nil || p.Last.Why != ""
 				answered := p.Dead != nil && p.Dead.Kind == failure.KindRejected && !p.Dead.BlocksKey
 				if failed && !answered && !p.Waiting {
-					out = append(out, blockingMessageOf(p, at))
+					out = append(out, blockingMessageOf(p, dbFlag))
 				}
 			}
 			if len(page) < pageSize {
@@ -80,9 +80,9 @@ func BlockingMessages(ctx context.Context, db store.Lister, keys [][]byte, at st
 					Source: one.Source,
 					ID:     one.ID, Type: one.Message.Type,
 					Kind: one.Why.String(), Since: one.At,
-					Command: "skald inbox admit" + at + " --number " + strconv.FormatInt(one.Number, 10) +
+					Command: "skald inbox admit" + dbFlag + " --number " + strconv.FormatInt(one.Number, 10) +
 						" --reason 'a message of its own'",
-					ShowCommand: "skald inbox show" + at + " --consumer " + shortlog.Shell(one.Consumer) +
+					ShowCommand: "skald inbox show" + dbFlag + " --consumer " + shortlog.Shell(one.Consumer) +
 						sourceFlag(one.Source) + " -- " + shortlog.Shell(one.ID)})
 			}
 		}

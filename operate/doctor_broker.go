@@ -23,7 +23,7 @@ func (d *Doctor) Broker(ctx context.Context, b broker.Broker) map[string]time.Du
 	}
 	d.Add(about, "connection", skald.Fine, "the broker answers", "")
 	d.secure(about, b)
-	d.missing(ctx, b)
+	d.checkTopics(ctx, b)
 	d.queues(ctx, b)
 	d.waiting(ctx, b)
 	list, err := b.Examine(ctx, d.Topics...)
@@ -62,8 +62,8 @@ func (d *Doctor) waiting(ctx context.Context, b broker.Broker) {
 	}
 }
 
-// missing adds a finding for each topic that is absent or unusable.
-func (d *Doctor) missing(ctx context.Context, b broker.Broker) {
+// checkTopics adds a finding for each topic that is absent or unusable.
+func (d *Doctor) checkTopics(ctx context.Context, b broker.Broker) {
 	if len(d.Topics) == 0 {
 		return
 	}
@@ -141,8 +141,8 @@ func (d *Doctor) queues(ctx context.Context, b broker.Broker) {
 	}
 }
 
-// groups returns the selected consumers of the database as groups. It leaves out consumers without a
-// heartbeat for RetiredAfter. It adds Doctor.Topics to the topics of Doctor.Consumer.
+// groups returns the selected consumers of the database as groups. It omits consumers without a heartbeat
+// for RetiredAfter. It adds Doctor.Topics to the topics of Doctor.Consumer.
 func (d *Doctor) groups() (out []broker.Group) {
 	for _, c := range d.consumers {
 		if d.matches(c.Name) && c.Name != d.Consumer && len(c.Topics) > 0 && c.LastHeartbeat <= RetiredAfter {

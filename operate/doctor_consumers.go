@@ -23,14 +23,14 @@ const (
 	StuckAfter = 5 * time.Minute
 )
 
-// ConsumerFindings returns a finding for each consumer. lag has the number of messages that wait at the
-// broker, by consumer and topic. If lag has no entry for a consumer, the number is not known. only, if not
-// nil, returns false for the consumers to leave out.
+// ConsumerFindings returns a finding for each consumer. The map lag has the number of messages that wait at
+// the broker, by consumer and topic. If lag has no entry for a consumer, the number is not known. If
+// selects is not nil, ConsumerFindings omits the consumers for which it returns false.
 func ConsumerFindings(consumers []store.Consumer, lag map[string]map[string]int64,
-	only func(consumer string) bool) []skald.Finding {
+	selects func(consumer string) bool) []skald.Finding {
 	var out []skald.Finding
 	for _, c := range consumers {
-		if only != nil && !only(c.Name) {
+		if selects != nil && !selects(c.Name) {
 			continue
 		}
 		f := skald.Finding{Name: "consumer " + c.Name, Grade: skald.Fine}

@@ -27,8 +27,8 @@ type AuditStore interface {
 	Applier
 }
 
-// Missed returns the audits of messages that the broker removed before a consumer read them, oldest first. It
-// leaves out acknowledged audits. It reads the last 10,000 audits of the database.
+// Missed returns the audits of messages that the broker removed before a consumer read them, oldest first.
+// It omits acknowledged audits. It reads the last 10,000 audits of the database.
 func Missed(ctx context.Context, a AuditStore) (out []store.Audit, err error) {
 	known := map[string]int64{} // by consumer: the highest acknowledged number
 	for before, read := int64(0), 0; read < maxMissed; read += missedPage {
@@ -80,9 +80,10 @@ func AcknowledgeMissed(ctx context.Context, a AuditStore, consumer string, numbe
 	return nil
 }
 
-// MissedFindings returns a finding for each consumer that missed messages. notes is the result of Missed.
-func MissedFindings(notes []store.Audit) (out []skald.Finding) {
-	for _, n := range notes {
+// MissedFindings returns a finding for each consumer that missed messages. The argument missed is the
+// result of Missed.
+func MissedFindings(missed []store.Audit) (out []skald.Finding) {
+	for _, n := range missed {
 		i := slices.IndexFunc(out, func(f skald.Finding) bool { return f.Name == "missed by "+n.Consumer })
 		if i < 0 {
 			i = len(out)

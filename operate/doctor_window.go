@@ -21,12 +21,12 @@ type Window struct {
 	Dead   time.Duration // the age of the oldest dead letter that may still be imported; 0 means no imports
 }
 
-// Windows adds a finding for each of these times that is longer than the retention of marks. keeps is the
-// retention of the broker by topic. An entry for the topic "" applies to all topics without an entry. asked
-// reports whether keeps was read from the broker.
-func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked bool) {
+// Windows adds a finding for each time in given that is longer than the retention of marks. The map
+// brokerRetention has the retention of the broker by topic. An entry for the topic "" applies to all topics
+// without an entry. The argument fromBroker reports whether this map was read from the broker.
+func (d *Doctor) Windows(given Window, brokerRetention map[string]time.Duration, fromBroker bool) {
 	const about = "window"
-	d.stopped(keeps)
+	d.checkStopped(brokerRetention)
 	if d.keeps == nil && slices.ContainsFunc(d.Found, ofStore) {
 		d.Add(about, "marks", skald.Doubtful, "not checked: the retention could not be read from the database",
 			"repair the failed checks of the store, and run doctor again")
@@ -42,7 +42,7 @@ func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked boo
 		return
 	}
 	w := retention.Window{Outbox: given.Outbox, Age: given.Age, Saga: given.Saga, Dead: given.Dead,
-		Marks: keep.Marks, Steps: keep.Steps, Broker: keeps}
+		Marks: keep.Marks, Steps: keep.Steps, Broker: brokerRetention}
 	broken := w.Broken()
 	for _, err := range broken {
 		var one *store.RetentionError
@@ -57,29 +57,29 @@ func (d *Doctor) Windows(given Window, keeps map[string]time.Duration, asked boo
 			"set a retention of some days at the broker: a reader that starts from the beginning puts old messages into quarantine, or handles them again if their ids contain no time")
 	}
 	for _, topic := range d.Topics {
-		if _, known := keeps[topic]; !known && asked {
+		if _, known := brokerRetention[topic]; !known && fromBroker {
 			uncompared = append(uncompared, topic)
 			d.Add(about, "topic "+topic, skald.Doubtful,
 				"the broker does not report its retention", "give --broker-keeps")
 		}
 	}
 	if len(broken) == 0 {
-		d.outlive(keep.Marks, uncompared, len(keeps) > 0, asked)
+		d.outlive(keep.Marks, uncompared, len(brokerRetention) > 0, fromBroker)
 	}
 }
 
-// stopped adds a finding for each consumer that was stopped, or made no progress, for longer than the
+// checkStopped adds a finding for each consumer that was stopped, or made no progress, for longer than the
 // broker keeps a topic. The broker may have removed messages before this consumer read them.
-func (d *Doctor) stopped(keeps map[string]time.Duration) {
+func (d *Doctor) checkStopped(brokerRetention map[string]time.Duration) {
 	for _, c := range d.consumers {
 		if !d.matches(c.Name) {
 			continue
 		}
 		var topics []string
 		for _, topic := range c.Topics {
-			keep, known := keeps[topic]
+			keep, known := brokerRetention[topic]
 			if !known {
-				keep, known = keeps[""]
+				keep, known = brokerRetention[""]
 			}
 			since := c.LastHeartbeat
 			if d.lag[c.Name][topic] > 0 {

@@ -109,9 +109,10 @@ func lightSaga(ctx context.Context, db store.Lister, name, key string) (*store.S
 }
 
 // explainPlaces describes the entities that a saga waits for, with their holders. It also describes the
-// entities that the saga holds, with the number of sagas that wait for them. waits reports whether a Lock
-// of the saga still waits. passed reports whether a Lock of the saga no longer waits.
-func explainPlaces(places []store.Hold, holders []entityHolder, waits, passed bool,
+// entities that the saga holds, with the number of sagas that wait for them. The argument waiting reports
+// whether a Lock of the saga still waits. The argument passed reports whether a Lock of the saga no longer
+// waits.
+func explainPlaces(places []store.Hold, holders []entityHolder, waiting, passed bool,
 	at string) (out []string) {
 	free := slices.IndexFunc(places, func(h store.Hold) bool { return h.Before == 0 })
 	if free < 0 {
@@ -128,7 +129,7 @@ func explainPlaces(places []store.Hold, holders []entityHolder, waits, passed bo
 		return out
 	}
 	text := "It holds " + entities(first) + ", until its end."
-	if free > 0 || waits {
+	if free > 0 || waiting {
 		text = "It is first in line for " + entities(first) + "."
 	}
 	var behind []string

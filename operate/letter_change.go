@@ -11,10 +11,10 @@ import (
 // change returns the effect that changes one message. changeOne adds the audit, unless the effect has one.
 type change func(ctx context.Context, p *store.Parked) (store.Effect, error)
 
-// changeAll applies do to each selected message, in order. Each change has its own transaction with its
-// audit.
+// changeAll applies a change to each selected message, in order. Each change has its own transaction with
+// its audit.
 func changeAll(ctx context.Context, db MessageStore, verb string, s *Selection, o *Order,
-	do change) (r Report, err error) {
+	apply change) (r Report, err error) {
 	if err := s.check(o); err != nil {
 		return r, err
 	}
@@ -29,7 +29,7 @@ func changeAll(ctx context.Context, db MessageStore, verb string, s *Selection, 
 	for i := range all {
 		applied := o.DryRun
 		if !applied {
-			if applied, err = changeOne(ctx, db, verb, o.Run, &all[i], o, do); err != nil {
+			if applied, err = changeOne(ctx, db, verb, o.Run, &all[i], o, apply); err != nil {
 				return r, fmt.Errorf("%s %s, after %d others: %w", verb, all[i].ID, r.Done, err)
 			}
 		}
@@ -41,11 +41,11 @@ func changeAll(ctx context.Context, db MessageStore, verb string, s *Selection, 
 	return r, partly(&r, verb)
 }
 
-// changeOne applies do to one message. It returns false if the message is finished, or if another process
-// changed the message first.
+// changeOne applies a change to one message. It returns false if the message is finished, or if another
+// process changed the message first.
 func changeOne(ctx context.Context, db MessageStore, verb, run string, p *store.Parked, o *Order,
-	do change) (bool, error) {
-	e, err := do(ctx, p)
+	apply change) (bool, error) {
+	e, err := apply(ctx, p)
 	if err != nil {
 		return false, err
 	}

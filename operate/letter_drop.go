@@ -49,37 +49,37 @@ func (e *UnsettledError) Error() string {
 // DropStore is the part of a store that Drop needs.
 type DropStore interface{ MessageStore }
 
-// Drop marks the selected dead letters as finished and deletes them. No consumer handles them again, or
-// repeats of them. Later messages of their keys are no longer blocked.
+// Drop marks the selected dead letters as finished and deletes them. No consumer handles these messages or
+// repeats of them again. Later messages of their keys are no longer blocked.
 //
-// call is the outcome of their external calls. It is required if the provider's answer to a call is not
-// stored, because Skald does not ask the provider after the drop. Without call, Drop then returns an
-// *UnsettledError. The reason in the audit includes call. The report is also valid if the error is a
-// *PartialError.
-func Drop(ctx context.Context, db DropStore, s Selection, call Settlement,
+// The argument outcome is the outcome of their external calls. It is required if the provider's answer to a
+// call is not stored, because Skald does not ask the provider after the drop. Drop then returns an
+// *UnsettledError if outcome is empty. The reason in the audit includes the outcome. The report is also
+// valid if the error is a *PartialError.
+func Drop(ctx context.Context, db DropStore, s Selection, outcome Settlement,
 	o Order) (r DropReport, err error) {
-	switch call {
+	switch outcome {
 	case "", CallDone, CallRefused:
 	default:
 		return r, &UsageError{Reason: fmt.Sprintf("the outcome of a call is %s or %s, not %q", CallDone,
-			CallRefused, call)}
+			CallRefused, outcome)}
 	}
 	s.Dead = true
 	r.Report, err = changeAll(ctx, db, "drop", &s, &o,
 		func(ctx context.Context, p *store.Parked) (e store.Effect, err error) {
 			e.Finish = &store.Finish{Consumer: p.Consumer, Identity: p.Identity, DeadAt: p.Dead.At}
 			e.Audit = auditOf(&o, "drop", p.Consumer, p.Identity)
-			if e.Step, err = settle(ctx, db, p, call); err != nil {
+			if e.Step, err = settle(ctx, db, p, outcome); err != nil {
 				return e, err
 			}
 			if p.Call != nil && answered(p.Call) == "" {
-				e.Audit.Reason = fmt.Sprintf("%s (the call %s: %s)", o.Reason, p.Call.Key, call)
+				e.Audit.Reason = fmt.Sprintf("%s (the call %s: %s)", o.Reason, p.Call.Key, outcome)
 			}
 			e.Mark, err = givenUpMark(ctx, db, p, "dropped: "+e.Audit.Reason)
 			return e, err
 		})
 	if err == nil && o.DryRun {
-		r.Unsettled, err = unsettled(ctx, db, s, call)
+		r.Unsettled, err = unsettled(ctx, db, s, outcome)
 	}
 	return r, err
 }
@@ -105,8 +105,8 @@ func unsettled(ctx context.Context, db DropStore, s Selection,
 
 // settle returns the step that p's call does or undoes, with the state after the call. It returns nil if
 // there is no such step. Without the new state, a message that undoes the step would wait forever for the
-// outcome of the call. A stored answer of the provider takes precedence over call.
-func settle(ctx context.Context, db DropStore, p *store.Parked, call Settlement) (*store.Step, error) {
+// outcome of the call. A stored answer of the provider takes precedence over the argument outcome.
+func settle(ctx context.Context, db DropStore, p *store.Parked, outcome Settlement) (*store.Step, error) {
 	if p.Call == nil {
 		return nil, nil
 	}
@@ -115,7 +115,7 @@ func settle(ctx context.Context, db DropStore, p *store.Parked, call Settlement)
 	if err != nil {
 		return nil, err
 	}
-	found := cmp.Or(answered(p.Call), call)
+	found := cmp.Or(answered(p.Call), outcome)
 	if len(list) == 0 {
 		if found == "" {
 			return nil, &UnsettledError{ID: p.ID, Key: p.Call.Key}
@@ -146,13 +146,13 @@ func answered(c *store.Call) Settlement {
 	return CallDone
 }
 
-// stateAfterCall returns the state of a step after a call that does or undoes the step. done reports whether
-// the call took effect.
-func stateAfterCall(undoes, done bool) store.StepState {
+// stateAfterCall returns the state of a step after a call that does or undoes the step. The argument
+// effective reports whether the call took effect.
+func stateAfterCall(undoes, effective bool) store.StepState {
 	switch {
-	case undoes && done:
+	case undoes && effective:
 		return store.StepUndone
-	case undoes || done:
+	case undoes || effective:
 		return store.StepDone
 	}
 	return store.StepRejected

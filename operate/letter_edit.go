@@ -29,7 +29,7 @@ func Edit(ctx context.Context, db MessageStore, s Selection, data []byte, o Orde
 	if err := checkOrder(&o); err != nil {
 		return r, err
 	}
-	old, err := one(ctx, db, s)
+	old, err := onlySelected(ctx, db, s)
 	if err != nil {
 		return r, err
 	}
@@ -56,8 +56,8 @@ func Edit(ctx context.Context, db MessageStore, s Selection, data []byte, o Orde
 	return r, nil
 }
 
-// one returns the only selected message, with its payload.
-func one(ctx context.Context, db MessageStore, s Selection) (found *store.Parked, err error) {
+// onlySelected returns the only selected message, with its payload.
+func onlySelected(ctx context.Context, db MessageStore, s Selection) (found *store.Parked, err error) {
 	n := 0
 	for p, err := range List(ctx, db, s, false) {
 		if err != nil {
@@ -76,8 +76,9 @@ func one(ctx context.Context, db MessageStore, s Selection) (found *store.Parked
 	return found, nil
 }
 
-// edited returns the message that replaces old. The new ID has a new time, but the random bits of the old ID.
-// A saga matches replies with commands by the cause and by these bits, so both stay the same.
+// edited returns the message that replaces the message old. The new ID has a new time, but the random bits
+// of the old ID. A saga matches replies with commands by the cause and by these bits, so both stay the
+// same.
 func edited(old *store.Parked, data []byte) (*store.Parked, error) {
 	if old.Fault != "" {
 		return nil, &UsageError{Reason: "its envelope cannot be read (" + old.Fault +

@@ -17,12 +17,12 @@ type LeftLetter struct {
 }
 
 // Import stores letters as dead letters of their consumers, in order. It reads letters twice, so that it
-// finds an unreadable letter before any change. It leaves out a letter if its consumer has finished the
-// message or keeps it already, or if the letter has an external call. It also leaves out a letter that is
-// older than the consumer's marks, unless tooOld is set. It calls left for each letter that it leaves out. A
-// second import of the same letters changes nothing.
+// finds an unreadable letter before any change. It skips a letter if its consumer has finished the message
+// or keeps it already, or if the letter has an external call. It also skips a letter that is older than the
+// consumer's marks, unless tooOld is set. It calls onSkip for each letter that it skips. A second import of
+// the same letters changes nothing.
 func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq2[*store.Parked, error],
-	tooOld bool, left func(LeftLetter) error, o Order) (r Report, err error) {
+	tooOld bool, onSkip func(LeftLetter) error, o Order) (r Report, err error) {
 	if err := checkOrder(&o); err != nil {
 		return r, err
 	}
@@ -53,7 +53,7 @@ func Import[TTx any](ctx context.Context, db store.Driver[TTx], letters iter.Seq
 		}
 		if why == "" {
 			r.Done++
-		} else if err := left(LeftLetter{why, p.Consumer, p.Source, p.ID}); err != nil {
+		} else if err := onSkip(LeftLetter{why, p.Consumer, p.Source, p.ID}); err != nil {
 			return r, err
 		}
 		n++

@@ -15,16 +15,16 @@ type Page struct {
 	Scanned int
 }
 
-// ListPage reads a page of the selected messages. If bare is true, it leaves out payloads and headers. Most
-// selections need one read of the store.
+// ListPage reads a page of the selected messages, within the limits. If bare is true, it omits payloads and
+// headers. Most selections need one read of the store.
 func ListPage(ctx context.Context, db store.Lister, s Selection, bare bool,
-	most PageLimits) (page Page, err error) {
+	limits PageLimits) (page Page, err error) {
 	what := s.query(bare)
-	what.Limit = most.Limit + 1
+	what.Limit = limits.Limit + 1
 	if s.ID != "" && s.Source == "" {
 		what.About = s.ID
 	}
-	for what.Scan = most.Scan; what.Scan > 0; {
+	for what.Scan = limits.Scan; what.Scan > 0; {
 		got, err := db.List(ctx, store.List{Parked: &what})
 		if err != nil {
 			return page, err
@@ -33,15 +33,15 @@ func ListPage(ctx context.Context, db store.Lister, s Selection, bare bool,
 			if !s.matches(&got.Parked[i]) {
 				continue
 			}
-			if len(page.List) == most.Limit {
-				page.Next = page.List[most.Limit-1].Place
+			if len(page.List) == limits.Limit {
+				page.Next = page.List[limits.Limit-1].Place
 				return page, nil
 			}
 			page.List = append(page.List, got.Parked[i])
 		}
 		switch n := len(got.Parked); {
 		case got.ParkedTo > 0:
-			page.Next, page.Scanned = got.ParkedTo, most.Scan
+			page.Next, page.Scanned = got.ParkedTo, limits.Scan
 			return page, nil
 		case n < what.Limit:
 			return page, nil
@@ -50,6 +50,6 @@ func ListPage(ctx context.Context, db store.Lister, s Selection, bare bool,
 			what.Scan -= n
 		}
 	}
-	page.Next, page.Scanned = what.After, most.Scan
+	page.Next, page.Scanned = what.After, limits.Scan
 	return page, nil
 }

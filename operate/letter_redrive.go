@@ -283,9 +283,9 @@ func (r *redrive) tooMany() bool {
 	return r.report.Stopped != ""
 }
 
-// ticks returns two functions: next waits until the rate allows the next message, and stop releases the
+// ticks returns two functions: wait waits until the rate allows the next message, and stop releases the
 // timer.
-func ticks(rate float64) (next func(context.Context) error, stop func()) {
+func ticks(rate float64) (wait func(context.Context) error, stop func()) {
 	if rate <= 0 {
 		return func(ctx context.Context) error { return ctx.Err() }, func() {}
 	}

@@ -54,7 +54,8 @@ type HistoryStore interface {
 }
 
 // Redrives returns the time, author and reason of each selected redrive, and the present state of its
-// message. The newest redrive comes last. more reports whether q.Limit may have left out earlier redrives.
+// message. The newest redrive comes last. The result more reports whether q.Limit may have left out earlier
+// redrives.
 func Redrives(ctx context.Context, db HistoryStore, q RedriveQuery) (all []Redriven, more bool, err error) {
 	h := &history{q: &q, next: map[runTarget]*store.Audit{}}
 	if err := h.read(ctx, db); err != nil {
@@ -131,18 +132,18 @@ func (h *history) add(a *store.Audit) {
 	h.next[of] = a
 }
 
-// supersededBy returns the outcome of a redrive if next later changed the same message. The outcome is "" if
-// next is nil.
-func supersededBy(next *store.Audit) (outcome, why string) {
+// supersededBy returns the outcome of a redrive if the audit later records another change of the same
+// message. The outcome is "" if later is nil.
+func supersededBy(later *store.Audit) (outcome, why string) {
 	switch {
-	case next == nil:
+	case later == nil:
 		return "", ""
-	case next.Action == "redrive":
+	case later.Action == "redrive":
 		return "again", ""
-	case next.Action == "drop":
-		return "dropped", next.Reason + " (" + next.Author + ")"
+	case later.Action == "drop":
+		return "dropped", later.Reason + " (" + later.Author + ")"
 	}
-	return "edited", next.Reason + " (" + next.Author + ")"
+	return "edited", later.Reason + " (" + later.Author + ")"
 }
 
 // readOutcomes sets the outcome of each redrive: that of its message if the message is kept, or else that of

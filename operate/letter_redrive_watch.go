@@ -39,7 +39,7 @@ func (r *redrive) resume(ctx context.Context) error {
 // awaitCanary waits for the outcome of the canary.
 func (r *redrive) awaitCanary(ctx context.Context) error {
 	canary := r.sent[0]
-	err := r.until(ctx, func() bool { return canary.outcome != open })
+	err := r.lookUntil(ctx, func() bool { return canary.outcome != open })
 	switch {
 	case err != nil:
 		return err
@@ -55,14 +55,14 @@ func (r *redrive) awaitCanary(ctx context.Context) error {
 
 // settle waits until all messages have an outcome, or too many have failed again.
 func (r *redrive) settle(ctx context.Context) error {
-	return r.until(ctx, func() bool { return r.tooMany() || r.count(open) == 0 })
+	return r.lookUntil(ctx, func() bool { return r.tooMany() || r.count(open) == 0 })
 }
 
-// until calls look until ok returns true, for at most Pace.Wait.
-func (r *redrive) until(ctx context.Context, ok func() bool) error {
+// lookUntil calls look until done returns true, for at most Pace.Wait.
+func (r *redrive) lookUntil(ctx context.Context, done func() bool) error {
 	end := time.Now().Add(r.pace.Wait)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		if err := r.look(ctx); err != nil || ok() || time.Now().After(end) {
+		if err := r.look(ctx); err != nil || done() || time.Now().After(end) {
 			return err
 		}
 		select {
@@ -105,13 +105,13 @@ func (r *redrive) look(ctx context.Context) error {
 	return r.setOutcomes(ctx, waiting, kept)
 }
 
-// setOutcomes sets the outcomes of waiting messages. A message that is not in kept is finished, so its mark
-// has the outcome.
+// setOutcomes sets the outcomes of waiting messages. A message that is not in the map parked is finished,
+// so its mark has the outcome.
 func (r *redrive) setOutcomes(ctx context.Context, waiting []*redriven,
-	kept map[runTarget]*store.Parked) error {
+	parked map[runTarget]*store.Parked) error {
 	gone := map[string][]*redriven{} // by consumer
 	for _, s := range waiting {
-		switch p := kept[s.runTarget]; {
+		switch p := parked[s.runTarget]; {
 		case p == nil:
 			gone[s.Consumer] = append(gone[s.Consumer], s)
 		case p.Dead != nil, p.Attempts > 0:

@@ -20,7 +20,7 @@ func Release(ctx context.Context, db RedriveStore, s Selection, o Order) (Report
 	return changeAll(ctx, db, "release", &s, &o, requeue)
 }
 
-// releasedBy returns the messages that a run has changed.
+// releasedBy returns the messages that the run with this ID has changed.
 func releasedBy(ctx context.Context, db RedriveStore, run string) (map[runTarget]bool, error) {
 	done := map[runTarget]bool{}
 	for a, err := range runAudits(ctx, db, run, 0) {

@@ -37,15 +37,15 @@ func spell(r store.Retention) string {
 		retention.Spell(r.Marks), retention.Spell(r.Steps), retention.Spell(r.Sagas))
 }
 
-// Maintain deletes all data that is older than keep, as relays also do in small parts. If keep is shorter
-// than the last retention, Maintain returns a *ShorterError, unless shorter is set. Maintain needs the
-// rights of a relay, and INSERT on skald_audit.
-func Maintain(ctx context.Context, db MaintainStore, keep store.Retention, shorter bool,
+// Maintain deletes all data that is older than maxAge, as relays also do in small parts. If maxAge is
+// shorter than the last retention, Maintain returns a *ShorterError, unless shorter is set. Maintain needs
+// the rights of a relay, and INSERT on skald_audit.
+func Maintain(ctx context.Context, db MaintainStore, maxAge store.Retention, shorter bool,
 	o Order) (r MaintainReport, err error) {
 	if err := checkOrder(&o); err != nil {
 		return r, err
 	}
-	if r.Keep, err = retention.OrDefaults(keep); err != nil {
+	if r.Keep, err = retention.OrDefaults(maxAge); err != nil {
 		return r, err
 	}
 	status, err := db.Status(ctx, store.StatusQuery{Backlog: true, Retention: true})

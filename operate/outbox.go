@@ -35,11 +35,11 @@ func DropDeferred(ctx context.Context, db Applier, id string, o Order) error {
 }
 
 // Unpublished returns the unpublished rows of the outbox that have this ID or one of these keys. These rows
-// wait for a relay, or the broker refused them. Unpublished reads at most `most` waiting rows and `most`
+// wait for a relay, or the broker refused them. Unpublished reads at most limit waiting rows and limit
 // refused rows, oldest first. It needs the rights of a relay or a reader.
 func Unpublished(ctx context.Context, db store.Lister, id string, keys [][]byte,
-	most int) ([]store.WaitingRow, error) {
-	rows, err := store.ListWaiting(ctx, db, most)
+	limit int) ([]store.WaitingRow, error) {
+	rows, err := store.ListWaiting(ctx, db, limit)
 	return slices.DeleteFunc(rows, func(r store.WaitingRow) bool {
 		return r.ID != id && (r.Key == nil ||
 			!slices.ContainsFunc(keys, func(key []byte) bool { return bytes.Equal(key, r.Key) }))

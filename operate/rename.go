@@ -30,14 +30,14 @@ type LagReader interface {
 // RenameInbox gives all stored data of the consumer oldName the name newName, in one transaction with an
 // audit: marks with their answers, positions, controls, parked messages, dead letters, quarantine, steps,
 // floors and types. It returns a *RenameError if a process of either name has sent a heartbeat within
-// GoneAfter, or if newName has data. If at is not nil, RenameInbox also returns a *RenameError if that broker
-// stores messages for oldName. at is nil for Kafka, which stores the same messages for all groups. A dry run
-// needs the rights of a reader. Otherwise the login must own the tables.
+// GoneAfter, or if newName has data. If bus is not nil, RenameInbox also returns a *RenameError if that
+// broker stores messages for oldName. Pass nil for Kafka, which stores the same messages for all groups. A
+// dry run needs the rights of a reader. Otherwise the login must own the tables.
 //
-// RenameInbox writes each mark again. A consumer that starts under either name meanwhile waits, so no mark is
-// lost. A process that was suspended for longer than GoneAfter sends no heartbeat, and uses the old name when
-// it resumes. End such a process first.
-func RenameInbox(ctx context.Context, db RenameStore, at LagReader, oldName, newName string,
+// RenameInbox writes each mark again. A consumer that starts under either name meanwhile waits, so no mark
+// is lost. A process that was suspended for longer than GoneAfter sends no heartbeat, and uses the old name
+// when it resumes. End such a process first.
+func RenameInbox(ctx context.Context, db RenameStore, bus LagReader, oldName, newName string,
 	o Order) (store.Renamed, error) {
 	r := store.Rename{Old: oldName, New: newName, Quiet: GoneAfter}
 	switch {
@@ -54,8 +54,8 @@ func RenameInbox(ctx context.Context, db RenameStore, at LagReader, oldName, new
 	if err == nil {
 		err = obstacle(r, &found)
 	}
-	if err == nil && at != nil {
-		err = checkDrained(ctx, db, at, oldName)
+	if err == nil && bus != nil {
+		err = checkDrained(ctx, db, bus, oldName)
 	}
 	if err != nil || o.DryRun {
 		return found, err

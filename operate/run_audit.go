@@ -46,17 +46,17 @@ type RunReader interface {
 // auditPage is the number of audits in one read.
 const auditPage = 1000
 
-// runAudits reads the audits of a run after a number, page by page.
-func runAudits(ctx context.Context, db RunReader, run string, after int64) iter.Seq2[store.Audit, error] {
+// runAudits reads the audits of a run that come after the audit with this number, page by page.
+func runAudits(ctx context.Context, db RunReader, run string, number int64) iter.Seq2[store.Audit, error] {
 	return func(yield func(store.Audit, error) bool) {
 		for {
-			list, err := db.Audits(ctx, store.AuditQuery{Run: run, After: after, Limit: auditPage})
+			list, err := db.Audits(ctx, store.AuditQuery{Run: run, After: number, Limit: auditPage})
 			if err != nil {
 				yield(store.Audit{}, err)
 				return
 			}
 			for _, a := range list {
-				if after = a.Number; !yield(a, nil) {
+				if number = a.Number; !yield(a, nil) {
 					return
 				}
 			}

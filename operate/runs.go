@@ -83,9 +83,9 @@ func BeginRun(ctx context.Context, db Applier, r Run) error {
 	return r.note(ctx, db, r.Author, r.Reason, runBegun+string(text))
 }
 
-// StopRun records the interruption of a run. why is the reason.
-func StopRun(ctx context.Context, db Applier, r Run, author, why string) error {
-	return r.note(ctx, db, author, r.Reason, runStopped+why)
+// StopRun records the interruption of a run, and its cause.
+func StopRun(ctx context.Context, db Applier, r Run, author, cause string) error {
+	return r.note(ctx, db, author, r.Reason, runStopped+cause)
 }
 
 // EndRun records the outcome of a run. Redrive records the outcome itself.
@@ -160,9 +160,10 @@ func begunRun(a *store.Audit, verb, text string) (r Run, ok bool) {
 	return r, json.Unmarshal([]byte(text), &r.Request) == nil
 }
 
-// ReadRuns returns the latest runs, the last begun first. With before 0, it finds runs among the last
-// `within` audits, or five times as many if most audits belong to runs. If next is not 0, there may be
-// earlier runs: pass next as before to read at most 20 of them.
+// ReadRuns returns the latest runs, the last begun first. If the argument before is 0, ReadRuns finds runs
+// among the last audits. It reads as many audits as the argument within, or five times as many if most
+// audits belong to runs. If the result next is not 0, there may be earlier runs: pass it as the argument
+// before to read at most 20 of them.
 func ReadRuns(ctx context.Context, db RunReader, before int64,
 	within int) (out []Run, next int64, err error) {
 	if before > 0 {

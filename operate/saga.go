@@ -115,27 +115,27 @@ type SagaPage struct {
 	Scanned int
 }
 
-// SagasAfter reads a page of the selected sagas: those after the saga `after`, or the first if after is nil.
-// It reads the store once.
+// SagasAfter reads a page of the selected sagas: the sagas that follow the saga of the argument after, or
+// the first sagas if it is nil. It reads the store once.
 func SagasAfter(ctx context.Context, db store.Lister, s SagaSelection, after *store.SagaRef,
-	most PageLimits) (page SagaPage, err error) {
+	limits PageLimits) (page SagaPage, err error) {
 	q, err := s.query(true)
 	if err != nil {
 		return page, err
 	}
-	q.After, q.Limit, q.Scan = after, most.Limit+1, most.Scan
+	q.After, q.Limit, q.Scan = after, limits.Limit+1, limits.Scan
 	got, err := db.List(ctx, store.List{Sagas: &q})
 	if err != nil {
 		return page, err
 	}
-	for i := range got.Sagas[:min(most.Limit, len(got.Sagas))] {
+	for i := range got.Sagas[:min(limits.Limit, len(got.Sagas))] {
 		page.List = append(page.List, sagaOf(&got.Sagas[i]))
 	}
 	switch {
-	case len(got.Sagas) > most.Limit:
-		page.Next = new(sagarow.Ref(got.Sagas[most.Limit-1]))
+	case len(got.Sagas) > limits.Limit:
+		page.Next = new(sagarow.Ref(got.Sagas[limits.Limit-1]))
 	case got.SagasTo != nil:
-		page.Next, page.Scanned = got.SagasTo, most.Scan
+		page.Next, page.Scanned = got.SagasTo, limits.Scan
 	}
 	return page, nil
 }

@@ -18,14 +18,14 @@ const engineTTL = 3 * time.Minute
 // due sagas every 8 s.
 const maxUnclaimed = 15 * time.Second
 
-// whyNoEngine explains why no engine runs s. It returns "" if a running engine can run s, or runs it now. all
-// has the definitions that engines have stored. After an engine has ended, a due saga shows that within
-// maxUnclaimed, and the stored definitions only after engineTTL.
-func whyNoEngine(s *store.Saga, all []store.SagaDefinition) string {
+// whyNoEngine explains why no engine runs s. It returns "" if a running engine can run s, or runs it now.
+// The argument definitions has the definitions that engines have stored. After an engine has ended, a due
+// saga shows that within maxUnclaimed, and the stored definitions only after engineTTL.
+func whyNoEngine(s *store.Saga, definitions []store.SagaDefinition) string {
 	var own *store.SagaDefinition
 	var run []*store.SagaDefinition
-	for i := range all {
-		d := &all[i]
+	for i := range definitions {
+		d := &definitions[i]
 		if d.Name != s.Name {
 			continue
 		}
@@ -60,21 +60,21 @@ func whyNoEngine(s *store.Saga, all []store.SagaDefinition) string {
 	return since + ". Start the build with its definition."
 }
 
-// refuses explains why engines with the definition d do not run sagas of the definition own. It returns "" if
-// they run them, or if d is own.
-func refuses(d, own *store.SagaDefinition) string {
-	if d.Hash == own.Hash {
+// refuses explains why engines with the definition d do not run sagas of the definition sagaDef. It returns
+// "" if these engines run the sagas, or if both definitions are the same.
+func refuses(d, sagaDef *store.SagaDefinition) string {
+	if d.Hash == sagaDef.Hash {
 		return ""
 	}
 	is, w := definitionOf(d)
-	was, _ := definitionOf(own)
-	m := mappingFrom(w, own.Hash)
+	was, _ := definitionOf(sagaDef)
+	m := mappingFrom(w, sagaDef.Hash)
 	switch {
 	case is.DecodeError != "" || was.DecodeError != "":
 		return "this build cannot read it"
-	case d.Number <= own.Number && m.From == "":
+	case d.Number <= sagaDef.Number && m.From == "":
 		return "that definition is not a later one, and it takes such sagas only with a saga.Mapping whose From is " +
-			own.Hash
+			sagaDef.Hash
 	}
 	var why []string
 	for _, c := range plan.Compare(was.graph, is.graph, m) {

@@ -18,15 +18,16 @@ func (r *Run) SagaVerbOf() SagaVerb {
 	return r.Request.Change.Verb
 }
 
-// NewSagaRun returns a run on orchestrated sagas for BeginRun. If s.StartedBefore is zero, NewSagaRun sets it
-// to now, by the clock of this machine, so that the run leaves out sagas that start later.
-func NewSagaRun(id string, s SagaSelection, c SagaChange, of int, o Order) Run {
+// NewSagaRun returns a run on orchestrated sagas for BeginRun. The argument selected is the number of
+// selected sagas. If s.StartedBefore is zero, NewSagaRun sets it to the current time, by the clock of this
+// machine, so that the run omits sagas that start later.
+func NewSagaRun(id string, s SagaSelection, c SagaChange, selected int, o Order) Run {
 	now := time.Now().UTC()
 	if s.StartedBefore.IsZero() {
 		s.StartedBefore = now
 	}
 	return Run{ID: id, Verb: sagaRun + string(c.Verb), Author: o.Author, Reason: o.Reason, Begun: now,
-		Request: RunRequest{Of: of, Sagas: &s, Change: &c}}
+		Request: RunRequest{Of: selected, Sagas: &s, Change: &c}}
 }
 
 // RunSagas calls ChangeSagas, and records the call as a run: its request, each change and the outcome. The ID
@@ -77,10 +78,10 @@ type runKeeper interface {
 	RunReader
 }
 
-// continueRun calls do for the first run of a name that has not ended. If there is none, it begins the run
-// fresh.
+// continueRun calls work for the first run of a name that has not ended. If there is no such run, it begins
+// the run fresh.
 func continueRun(ctx context.Context, db runKeeper, name string, fresh Run, o Order,
-	do func(context.Context, *Run, Order) (SagaReport, error)) (r SagaReport, err error) {
+	work func(context.Context, *Run, Order) (SagaReport, error)) (r SagaReport, err error) {
 	run, begun, err := openRun(ctx, db, name)
 	switch {
 	case err != nil:
@@ -109,7 +110,7 @@ func continueRun(ctx context.Context, db runKeeper, name string, fresh Run, o Or
 		begun = refused == nil
 		return refused
 	}
-	r, err = do(ctx, &run, o)
+	r, err = work(ctx, &run, o)
 	r.Run = run.ID
 	if !begun || refused != nil { // nothing was selected, or Confirm returned an error
 		return r, err
@@ -117,9 +118,9 @@ func continueRun(ctx context.Context, db runKeeper, name string, fresh Run, o Or
 	return r, errors.Join(err, endSagas(ctx, db, &run, err))
 }
 
-// openRun returns the first run of a name that has not ended. begun reports whether this run is recorded. If
-// it is not, r has only the ID.
-func openRun(ctx context.Context, db RunReader, name string) (r Run, begun bool, err error) {
+// openRun returns the first run of a name that has not ended. The result exists reports whether this run is
+// recorded. If it is not recorded, r has only the ID.
+func openRun(ctx context.Context, db RunReader, name string) (r Run, exists bool, err error) {
 	const most = 1000
 	for n := 1; n <= most; n++ {
 		id := name
@@ -141,8 +142,9 @@ func openRun(ctx context.Context, db RunReader, name string) (r Run, begun bool,
 // noteWithin limits the time to record the end of a run or the error of an order, even if ctx has ended.
 const noteWithin = 10 * time.Second
 
-// endSagas records the end or the interruption of a run. If several processes continued the run, the first of
-// them to end records the end. Two that end at the same time both record it, with the same text.
+// endSagas records the end or the interruption of a run. If several processes continued the run, the first
+// process that ends records the end. Two processes that end at the same time both record the end, with the
+// same text.
 func endSagas(ctx context.Context, db runKeeper, run *Run, err error) error {
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), noteWithin)
 	defer stop()
@@ -160,10 +162,11 @@ func endSagas(ctx context.Context, db runKeeper, run *Run, err error) error {
 	return StopRun(last, db, *run, run.Author, firstLine(err.Error()))
 }
 
-// outcomeOf describes the outcome of a run. done and of count sagas.
-func outcomeOf(done, of int) string {
-	text := fmt.Sprintf("%d of %d sagas", done, of)
-	if done < of {
+// outcomeOf describes the outcome of a run. The arguments are the number of sagas done, and the number of
+// selected sagas.
+func outcomeOf(done, selected int) string {
+	text := fmt.Sprintf("%d of %d sagas", done, selected)
+	if done < selected {
 		text += "; the others were left unchanged"
 	}
 	return text

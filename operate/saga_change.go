@@ -158,7 +158,7 @@ func ChangeSagas(ctx context.Context, db SagaStore, s SagaSelection, c SagaChang
 		return r, err
 	}
 	if len(all) == 0 {
-		return r, s.none()
+		return r, s.noMatch()
 	}
 	r.Selected = len(all)
 	switch err := confirm(ctx, &o, len(all)); {
@@ -170,15 +170,15 @@ func ChangeSagas(ctx context.Context, db SagaStore, s SagaSelection, c SagaChang
 	case err != nil:
 		return r, err
 	}
-	err = (&bulk{db: db, c: &c, o: &o, done: done, report: &r}).all(ctx, all)
+	err = (&bulk{db: db, c: &c, o: &o, done: done, report: &r}).changeAll(ctx, all)
 	if err == nil {
 		err = c.partly(&r)
 	}
 	return r, err
 }
 
-// none returns the error for a selection without a saga.
-func (s *SagaSelection) none() error {
+// noMatch returns the error for a selection without a saga.
+func (s *SagaSelection) noMatch() error {
 	switch {
 	case s.Key != "":
 		return noSaga(s.Name, s.Key)

@@ -50,7 +50,7 @@ func (r *SagaRead) readChildren(ctx context.Context, db store.Lister) error {
 	return nil
 }
 
-// started reports whether a run of r has started s.
+// started reports whether the run of the saga r has started the saga s.
 func (r *SagaRead) started(run *plan.Run, s *store.Saga) bool {
 	o, err := sagarow.OriginOf(*s)
 	return err == nil && o.Parent != nil && o.Parent.ID == r.row.ID && o.Parent.Step == run.Born() &&

@@ -41,7 +41,7 @@ func trySagas(ctx context.Context, db store.Lister, s *SagaSelection, c *SagaCha
 	case err != nil:
 		return SagaReport{}, err
 	case r.Selected == 0:
-		return r, s.none()
+		return r, s.noMatch()
 	}
 	return r, c.partly(&r)
 }
@@ -74,7 +74,8 @@ func (c *SagaChange) try(s *store.Saga, st plan.State, p *plan.Plan,
 	return next, now, left
 }
 
-// refused explains why c had no effect. unfit reports whether c does not fit the definition of the saga.
+// refused explains why the change c had no effect. The result unfit reports whether the change does not fit
+// the definition of the saga.
 func (c *SagaChange) refused(out plan.Outcome, st *plan.State, p *plan.Plan) (why string, unfit bool) {
 	r, begun := st.Run(c.Step, c.Occurrence)
 	step, _ := p.Step(c.Step)

@@ -14,11 +14,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Explain describes the state of the saga, the reason for it, and the possible commands, in one sentence or
-// more per line. at is the flag that selects the database: see BlockingMessages.
-func (r *SagaRead) Explain(at string) (lines []string) {
+// Explain describes the state of the saga, the reason for the state, and the possible commands, in one
+// sentence or more per line. The argument dbFlag is the flag that selects the database: see
+// BlockingMessages.
+func (r *SagaRead) Explain(dbFlag string) (lines []string) {
 	s, st, p := r.row, r.state, r.plan
-	which := sagaCommand{&s, at}
+	which := sagaCommand{&s, dbFlag}
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	switch st.Status {
 	case plan.Done:
@@ -49,7 +50,7 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 	for i := range st.Runs {
 		text := explainRun(r, &st.Runs[i], which)
 		if c, is := r.children[i]; is {
-			text += c.explain(at)
+			text += c.explain(dbFlag)
 		}
 		if text != "" {
 			say("%s", text)
@@ -59,10 +60,10 @@ func (r *SagaRead) Explain(at string) (lines []string) {
 		say("These steps ran in a transaction that their function ended, so their writes may be committed: %s. Each is stuck once "+
 			"the step before it is done. Complete each committed step, and retry the others.", names)
 	}
-	for _, line := range r.entities(at) {
+	for _, line := range r.entities(dbFlag) {
 		say("%s", line)
 	}
-	if left := leftBy(&s, at); left != "" {
+	if left := leftBy(&s, dbFlag); left != "" {
 		say("%s", strings.ToUpper(left[:1])+left[1:])
 	}
 	if r.noEngine != "" {
@@ -264,7 +265,7 @@ func CheckSagas(ctx context.Context, db store.Lister, definitions io.Reader) (ou
 }
 
 // CheckDefinitions compares the newest definition of each name in the database with the definitions of the
-// next build. So it also covers sagas that start before the next build runs. It leaves out checks without
+// next build. So it also covers sagas that start before the next build runs. It omits checks without
 // changes.
 func CheckDefinitions(ctx context.Context, db store.Lister,
 	definitions io.Reader) (out []SagaCheck, err error) {
@@ -312,17 +313,17 @@ func readNext(definitions io.Reader) (map[string]plan.Written, error) {
 	return next, nil
 }
 
-// checkOf returns a check for the definition of one. It does not count sagas: see SagaCheck.add.
-func checkOf(one *store.Saga, p *plan.Plan, next map[string]plan.Written) SagaCheck {
-	c := SagaCheck{Name: one.Name, Hash: one.Hash}
-	w, ok := next[one.Name]
+// checkOf returns a check for the definition of the saga s. It does not count sagas: see SagaCheck.add.
+func checkOf(s *store.Saga, p *plan.Plan, next map[string]plan.Written) SagaCheck {
+	c := SagaCheck{Name: s.Name, Hash: s.Hash}
+	w, ok := next[s.Name]
 	switch {
 	case !ok:
 		c.Changes = []string{"the next build has no definition of this name: run the older build until these sagas have ended"}
 	case p == nil:
 		c.Changes = []string{"no engine has stored their definition, so they cannot be compared"}
-	case w.Hash != one.Hash:
-		for _, change := range plan.Compare(p.Graph, w.Graph, mappingFrom(w, one.Hash)) {
+	case w.Hash != s.Hash:
+		for _, change := range plan.Compare(p.Graph, w.Graph, mappingFrom(w, s.Hash)) {
 			c.Changes = append(c.Changes, change.String())
 		}
 	}

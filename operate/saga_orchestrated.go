@@ -43,9 +43,10 @@ func orchestrated(ctx context.Context, db store.Lister, key, at string) ([]SagaP
 	return out, nil
 }
 
-// addNoEngine records the reason why no engine runs s. Then its running steps are only next, not in progress.
-func (s *SagaProgress) addNoEngine(why string) {
-	s.Drift = append(s.Drift, why)
+// addNoEngine records the reason why no engine runs the saga. Its running steps are then next, not in
+// progress.
+func (s *SagaProgress) addNoEngine(reason string) {
+	s.Drift = append(s.Drift, reason)
 	for i := range s.Steps {
 		if s.Steps[i].Outcome == StepRunning && !slices.ContainsFunc(s.Waiting, func(w Wait) bool {
 			return w.After == s.Steps[i].Name
@@ -190,8 +191,8 @@ func stepProgress(r *plan.Run) StepProgress {
 	return out
 }
 
-// waitOf describes the wait of a run. waits is false if the run does not wait.
-func waitOf(p *plan.Plan, r *plan.Run) (w Wait, waits bool) {
+// waitOf describes the wait of a run. It returns waiting=false if the run does not wait.
+func waitOf(p *plan.Plan, r *plan.Run) (w Wait, waiting bool) {
 	if r.Phase != plan.Waiting && r.Phase != plan.Undoing {
 		return w, false
 	}

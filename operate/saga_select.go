@@ -29,31 +29,31 @@ type bulk struct {
 	report *SagaReport
 }
 
-// all changes the sagas. If one saga cannot be changed, all reports it as left and goes on. An error means
-// that the store is not available, or that ctx has ended.
-func (b *bulk) all(ctx context.Context, all []store.Saga) error {
+// changeAll changes the sagas. If one saga cannot be changed, changeAll adds it to the report and
+// continues. An error means that the store is not available, or that ctx has ended.
+func (b *bulk) changeAll(ctx context.Context, sagas []store.Saga) error {
 	var busy []*store.Saga
-	for i := range all {
-		was := &all[i]
-		switch left, err := b.one(ctx, was, lockWaitFirst); {
+	for i := range sagas {
+		was := &sagas[i]
+		switch left, err := b.changeOne(ctx, was, lockWaitFirst); {
 		case errors.Is(err, store.ErrBusy):
 			busy = append(busy, was)
 		case err != nil:
 			return b.failed(was, err)
 		default:
-			b.settled(left)
+			b.count(left)
 		}
 	}
 	until := time.Now().Add(lockWaitLast)
 	for _, was := range busy {
-		left, err := b.one(ctx, was, max(time.Until(until), lockWaitFirst))
+		left, err := b.changeOne(ctx, was, max(time.Until(until), lockWaitFirst))
 		switch {
 		case errors.Is(err, store.ErrBusy):
 			left = new(lockedByOther(was))
 		case err != nil:
 			return b.failed(was, err)
 		}
-		b.settled(left)
+		b.count(left)
 	}
 	return nil
 }
@@ -62,13 +62,13 @@ func (b *bulk) failed(was *store.Saga, err error) error {
 	return fmt.Errorf("%s: %s %q, after %d others: %w", b.c, was.Name, was.Key, b.report.Done, err)
 }
 
-// settled counts a saga that is changed or left.
-func (b *bulk) settled(left *LeftSaga) {
+// count counts a saga that is changed, or skipped for the reason in skipped.
+func (b *bulk) count(skipped *LeftSaga) {
 	r := b.report
-	if left == nil {
+	if skipped == nil {
 		r.Done++
 	} else {
-		r.Left = append(r.Left, *left)
+		r.Left = append(r.Left, *skipped)
 	}
 	progress(b.o, r.Done+len(r.Left), r.Selected)
 }
@@ -79,9 +79,9 @@ func lockedByOther(s *store.Saga) LeftSaga {
 		"transaction, locks its row: repeat the command later"}
 }
 
-// one changes a saga. If the saga is left unchanged, one returns the reason. It returns store.ErrBusy if
-// another transaction locked the row for the whole wait.
-func (b *bulk) one(ctx context.Context, was *store.Saga, wait time.Duration) (left *LeftSaga, err error) {
+// changeOne changes a saga. If the saga stays unchanged, changeOne returns the reason. It returns
+// store.ErrBusy if another transaction locked the row for the whole wait.
+func (b *bulk) changeOne(ctx context.Context, was *store.Saga, wait time.Duration) (skipped *LeftSaga, err error) {
 	first := func(why string) (*LeftSaga, error) {
 		return &LeftSaga{Name: was.Name, Key: was.Key, Why: why, Unneeded: true}, nil
 	}
@@ -103,26 +103,26 @@ func (b *bulk) one(ctx context.Context, was *store.Saga, wait time.Duration) (le
 		if b.done.ids[r.row.ID] {
 			return first("another process that continues the run has changed it")
 		}
-		applied, left, err := b.write(ctx, &r, wait)
-		if applied || left != nil || err != nil {
-			return left, err
+		applied, skipped, err := b.write(ctx, &r, wait)
+		if applied || skipped != nil || err != nil {
+			return skipped, err
 		}
 	}
 	return first("an engine changes it all the time: try again")
 }
 
-// write writes the change of a saga. If it returns neither applied, left nor an error, another process
-// changed the saga since it was read.
-func (b *bulk) write(ctx context.Context, r *SagaRead, wait time.Duration) (applied bool, left *LeftSaga,
+// write writes the change of a saga. If it returns applied=false, and neither skipped nor an error, another
+// process has changed the saga since write read it.
+func (b *bulk) write(ctx context.Context, r *SagaRead, wait time.Duration) (applied bool, skipped *LeftSaga,
 	err error) {
 	s := &r.row
 	wrong := func(err error) *LeftSaga { return &LeftSaga{Name: s.Name, Key: s.Key, Why: err.Error()} }
 	if err := r.readState(); err != nil {
 		return false, wrong(err), nil
 	}
-	next, now, left := b.c.try(s, r.state, r.plan, b.o)
-	if left != nil {
-		return false, left, nil
+	next, now, skipped := b.c.try(s, r.state, r.plan, b.o)
+	if skipped != nil {
+		return false, skipped, nil
 	}
 	m, err := sagarow.MoveTo(*s, next, now)
 	if err != nil {

@@ -141,9 +141,9 @@ type RequestedUndo struct {
 	Due  *time.Time `json:"due,omitempty"`
 }
 
-// ReadSagaProgress returns the state of the choreographed and orchestrated sagas with a key. at is the flag
-// that selects the database: see BlockingMessages. An unknown key is no error.
-func ReadSagaProgress(ctx context.Context, db store.Lister, key, at string) ([]SagaProgress, error) {
+// ReadSagaProgress returns the state of the choreographed and orchestrated sagas with a key. The argument
+// dbFlag is the flag that selects the database: see BlockingMessages. An unknown key is no error.
+func ReadSagaProgress(ctx context.Context, db store.Lister, key, dbFlag string) ([]SagaProgress, error) {
 	if key == "" {
 		return nil, nil
 	}
@@ -151,7 +151,7 @@ func ReadSagaProgress(ctx context.Context, db store.Lister, key, at string) ([]S
 	if err != nil {
 		return nil, err
 	}
-	run, err := orchestrated(ctx, db, key, at)
+	run, err := orchestrated(ctx, db, key, dbFlag)
 	return append(out, run...), err
 }
 

@@ -37,18 +37,18 @@ type UnknownCall struct {
 }
 
 // UnknownCalls lists external calls with an unknown outcome, including calls in progress. It reads at most
-// `most` messages, `most` stuck sagas and `most` failing sagas. at is the flag that selects the database: see
-// BlockingMessages.
-func UnknownCalls(ctx context.Context, db store.Lister, at string, most int) ([]UnknownCall, error) {
-	at = spaced(at)
-	list, err := store.ListParked(ctx, db, store.ParkedQuery{Calling: true, Bare: true, Limit: most})
+// limit messages, limit stuck sagas and limit failing sagas. The argument dbFlag is the flag that selects
+// the database: see BlockingMessages.
+func UnknownCalls(ctx context.Context, db store.Lister, dbFlag string, limit int) ([]UnknownCall, error) {
+	dbFlag = spaced(dbFlag)
+	list, err := store.ListParked(ctx, db, store.ParkedQuery{Calling: true, Bare: true, Limit: limit})
 	if err != nil {
 		return nil, err
 	}
 	out := []UnknownCall{}
 	for i := range list {
 		if p := &list[i]; p.Call.Outcome == "" {
-			out = append(out, callOf(p, at))
+			out = append(out, callOf(p, dbFlag))
 		}
 	}
 	plans, err := readPlans(ctx, db)
@@ -56,7 +56,7 @@ func UnknownCalls(ctx context.Context, db store.Lister, at string, most int) ([]
 		return out, err
 	}
 	seen := map[string]bool{}
-	for _, q := range []store.SagaQuery{{Stuck: true, Limit: most}, {Failing: true, Limit: most}} {
+	for _, q := range []store.SagaQuery{{Stuck: true, Limit: limit}, {Failing: true, Limit: limit}} {
 		all, err := store.ListSagas(ctx, db, q)
 		if err != nil {
 			return nil, err
@@ -64,7 +64,7 @@ func UnknownCalls(ctx context.Context, db store.Lister, at string, most int) ([]
 		for i := range all {
 			if s := &all[i]; !seen[s.ID] {
 				seen[s.ID] = true
-				out = append(out, callsOf(s, plans[s.Hash], at)...)
+				out = append(out, callsOf(s, plans[s.Hash], dbFlag)...)
 			}
 		}
 	}
