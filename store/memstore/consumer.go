@@ -64,11 +64,12 @@ func (cs *consumerTable) Beat(consumer string, b *store.Heartbeat, now time.Time
 	return out
 }
 
-// Hear sets LastHeartbeat of each type to the time since the last heartbeat of a process that handles it.
-func (cs *consumerTable) Hear(left []store.UnhandledKind, now time.Time) {
-	for i := range left {
-		if at, noted := cs.kinds[kindKey{left[i].Consumer, left[i].Kind}]; noted {
-			left[i].LastHeartbeat = now.Sub(at)
+// SetHeartbeats sets LastHeartbeat of each of the types in kinds to the time since the last heartbeat of a
+// process that handles the type.
+func (cs *consumerTable) SetHeartbeats(kinds []store.UnhandledKind, now time.Time) {
+	for i := range kinds {
+		if at, noted := cs.kinds[kindKey{kinds[i].Consumer, kinds[i].Kind}]; noted {
+			kinds[i].LastHeartbeat = now.Sub(at)
 		}
 	}
 }

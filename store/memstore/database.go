@@ -44,8 +44,8 @@ type database struct {
 }
 
 // acquire locks a row for tx until tx ends. While another transaction has the row, acquire unlocks mu and
-// waits, until the time until. Then it returns store.ErrBusy. It also returns store.ErrBusy for a deadlock.
-func (d *database) acquire(ctx context.Context, tx *Tx, l lockID, until time.Time) error {
+// waits, until the deadline. Then it returns store.ErrBusy. It also returns store.ErrBusy for a deadlock.
+func (d *database) acquire(ctx context.Context, tx *Tx, l lockID, deadline time.Time) error {
 	for {
 		if err := tx.usable(); err != nil {
 			return err
@@ -59,7 +59,7 @@ func (d *database) acquire(ctx context.Context, tx *Tx, l lockID, until time.Tim
 			tx.locks = append(tx.locks, l)
 			return nil
 		}
-		left := time.Until(until)
+		left := time.Until(deadline)
 		if idle, ends := rival.idle(); ends {
 			if idle <= 0 {
 				rival.end(ErrIdle)
@@ -67,7 +67,7 @@ func (d *database) acquire(ctx context.Context, tx *Tx, l lockID, until time.Tim
 			}
 			left = min(left, idle)
 		}
-		if time.Until(until) <= 0 {
+		if time.Until(deadline) <= 0 {
 			return fmt.Errorf("wait for row %+v: %w", l, store.ErrBusy)
 		}
 		for r := rival; r != nil; r = r.waitsFor {
@@ -81,9 +81,9 @@ func (d *database) acquire(ctx context.Context, tx *Tx, l lockID, until time.Tim
 	}
 }
 
-// await unlocks mu until any transaction ends, but at most for the duration most.
-func (d *database) await(ctx context.Context, tx, rival *Tx, most time.Duration) error {
-	changed, timer := d.changed, time.NewTimer(most)
+// await unlocks mu until any transaction ends or the time limit has passed.
+func (d *database) await(ctx context.Context, tx, rival *Tx, limit time.Duration) error {
+	changed, timer := d.changed, time.NewTimer(limit)
 	defer timer.Stop()
 	tx.waitsFor = rival
 	rival.waiters++

@@ -9,14 +9,14 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// HoldEntities adds a saga to the queue of each entity. first reports whether the saga is at the front of all
+// HoldEntities adds a saga to the queue of each entity. It returns true if the saga is at the front of all
 // queues.
-func (s *Store) HoldEntities(ctx context.Context, tx *Tx, h store.EntityHold) (first bool, err error) {
+func (s *Store) HoldEntities(ctx context.Context, tx *Tx, h store.EntityHold) (front bool, err error) {
 	if tx.s.db != s.db {
 		return false, errOther
 	}
-	first = true
-	err = tx.do(func(d *database) error {
+	front = true
+	err = tx.run(func(d *database) error {
 		until := time.Now().Add(tx.wait)
 		for _, i := range order(h.Entities, byEntity) {
 			if _, err := tx.entity(ctx, h.Entities[i], until); err != nil {
@@ -24,21 +24,21 @@ func (s *Store) HoldEntities(ctx context.Context, tx *Tx, h store.EntityHold) (f
 			}
 		}
 		for _, e := range h.Entities {
-			first = tx.sagas.HoldEntity(&h, e, d.now()) && first
+			front = tx.sagas.HoldEntity(&h, e, d.now()) && front
 		}
 		return nil
 	})
 	if err != nil {
 		return false, fmt.Errorf("hold entities: %w", err)
 	}
-	return first, nil
+	return front, nil
 }
 
 // QueueState reports whether holder is in a queue, and whether it is at the front of all its queues.
-func (s *Store) QueueState(ctx context.Context, tx *Tx, holder string) (waits, first bool, err error) {
+func (s *Store) QueueState(ctx context.Context, tx *Tx, holder string) (waits, front bool, err error) {
 	err = s.lockQueues(ctx, tx, holder, func(_ *database, es []store.Lock) error {
 		waits = len(es) > 0
-		first = waits && !slices.ContainsFunc(es, func(e store.Lock) bool {
+		front = waits && !slices.ContainsFunc(es, func(e store.Lock) bool {
 			h, held := tx.sagas.Holder(e)
 			return !held || h.Holder != holder
 		})
@@ -47,7 +47,7 @@ func (s *Store) QueueState(ctx context.Context, tx *Tx, holder string) (waits, f
 	if err != nil {
 		return false, false, fmt.Errorf("read places in line: %w", err)
 	}
-	return waits, first, nil
+	return waits, front, nil
 }
 
 // FreeEntities removes a holder from all queues.
@@ -77,7 +77,7 @@ func (s *Store) lockQueues(ctx context.Context, tx *Tx, holder string,
 	if tx.s.db != s.db {
 		return errOther
 	}
-	return tx.do(func(d *database) error {
+	return tx.run(func(d *database) error {
 		var es []store.Lock
 		for _, at := range tx.sagas.Lines(holder) {
 			es = append(es, store.Lock{Space: at.Space, Key: at.Key})
@@ -97,7 +97,7 @@ func (s *Store) EntityHolders(_ context.Context, tx *Tx, es ...store.Lock) (out 
 	if tx.s.db != s.db {
 		return nil, errOther
 	}
-	err = tx.do(func(*database) error {
+	err = tx.run(func(*database) error {
 		for _, e := range es {
 			if h, held := tx.sagas.Holder(e); held {
 				out = append(out, h)

@@ -32,7 +32,7 @@ func (tx *Tx) lockTurnOf(ctx context.Context, m *store.Mark, before ahead,
 	if err := tx.lockTurn(ctx, turnOf(m.Consumer, m.Identity, m.Key), until); err != nil {
 		return 0, err
 	}
-	return tx.s.db.kept.Stands(m, before), nil
+	return tx.s.db.kept.Outcome(m, before), nil
 }
 
 func (tx *Tx) lockTurn(ctx context.Context, t turn, until time.Time) error {
@@ -111,7 +111,7 @@ func (tx *Tx) park(ctx context.Context, p *store.Park, until time.Time) error {
 		if err := tx.lockKept(ctx, old, until); err != nil {
 			return err
 		}
-		if err := parking.Instead(old, d.now()); err != nil {
+		if err := parking.Replace(old, d.now()); err != nil {
 			return err
 		}
 	}

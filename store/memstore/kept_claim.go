@@ -61,7 +61,7 @@ func (ms *messages) Claim(w store.ClaimRequest, now time.Time) (c store.Claimed)
 // claim for the messages that it prefetched.
 func (ms *messages) claim(k row, session string, with []row, now time.Time,
 	lease time.Duration) store.Parked {
-	for _, w := range ms.behind(k.turn()) {
+	for _, w := range ms.blockers(k.turn()) {
 		if k.Claims > 0 && w.Place > k.Place && w.Place <= k.prefetchedTo {
 			w.Claims++
 			ms.rows[w.id()] = w
@@ -76,27 +76,27 @@ func (ms *messages) claim(k row, session string, with []row, now time.Time,
 	return claimed(k, now)
 }
 
-// claimed returns a copy of k for the session that claimed it. The copy is due now.
+// claimed returns a copy of k for the session that claimed k. The Due of the copy is 0.
 func claimed(k row, now time.Time) store.Parked {
-	out := k.out(now)
+	out := k.copied(now)
 	out.Due = 0
 	return out
 }
 
-// prefetchable returns up to most messages to prefetch with k. It stops before the first message that needs a
-// claim of its own.
-func (ms *messages) prefetchable(k row, most int, left func(row) bool) (out []row) {
+// prefetchable returns the messages to prefetch with k, at most limit messages. It stops before the first
+// message that must be claimed alone.
+func (ms *messages) prefetchable(k row, limit int, left func(row) bool) (out []row) {
 	plain := func(k row) bool {
 		return k.Dead == nil && k.Call == nil && k.Claims == 0 && k.CrashCount == 0
 	}
-	if most <= 0 || !plain(k) {
+	if limit <= 0 || !plain(k) {
 		return nil
 	}
-	for _, w := range ms.behind(k.turn()) {
+	for _, w := range ms.blockers(k.turn()) {
 		if w.Place <= k.Place {
 			continue
 		}
-		if len(out) == most || !plain(w) || left(w) {
+		if len(out) == limit || !plain(w) || left(w) {
 			break
 		}
 		out = append(out, w)

@@ -12,7 +12,7 @@ import (
 func (ms *messages) Finish(f *store.Finish) (change, error) {
 	k, err := ms.parkedAs(markKey{Consumer: f.Consumer, Identity: f.Identity}, f.Attempts)
 	if err == nil && f.Attempts != nil {
-		err = k.isAt(f.WasCall)
+		err = k.checkCall(f.WasCall)
 	}
 	if err == nil {
 		err = k.stillDead(f.DeadAt)

@@ -10,20 +10,20 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// List lists messages. to is the last examined place if the limit Scan ended the list, otherwise 0.
-func (ms *messages) List(what store.ParkedQuery, most int, now time.Time) (out []store.Parked, to int64) {
+// List lists messages. If the limit Scan ended the list, last is the last examined place, otherwise 0.
+func (ms *messages) List(what store.ParkedQuery, limit int, now time.Time) (out []store.Parked, last int64) {
 	for i, k := range ms.sought(what) {
-		if len(out) == most {
-			to = 0
+		if len(out) == limit {
+			last = 0
 			break
 		}
 		if what.Scan > 0 && i >= what.Scan {
 			break
 		}
 		if what.Scan > 0 && i == what.Scan-1 {
-			to = k.Place
+			last = k.Place
 		}
-		p := k.out(now)
+		p := k.copied(now)
 		if !column.KeptMatches(&what, &p) {
 			continue
 		}
@@ -32,7 +32,7 @@ func (ms *messages) List(what store.ParkedQuery, most int, now time.Time) (out [
 		}
 		out = append(out, p)
 	}
-	return out, to
+	return out, last
 }
 
 func (ms *messages) sought(what store.ParkedQuery) (out []row) {
@@ -43,7 +43,7 @@ func (ms *messages) sought(what store.ParkedQuery) (out []row) {
 			what.Key != nil && (k.Message.Key == nil || !bytes.Equal(k.Message.Key, what.Key)),
 			what.Fingerprint != "" && (k.Dead == nil || k.Dead.Fingerprint != what.Fingerprint),
 			what.Dead != nil && *what.Dead != (k.Dead != nil),
-			what.Failed && k.Attempts == 0 && !uncharged(k),
+			what.Failed && k.Attempts == 0 && !uncounted(k),
 			what.Calling && k.Call == nil,
 			k.Place <= what.After:
 		default:
@@ -54,8 +54,8 @@ func (ms *messages) sought(what store.ParkedQuery) (out []row) {
 	return out
 }
 
-// uncharged reports whether k has a failed attempt that was not counted.
-func uncharged(k row) bool {
+// uncounted reports whether k has a failed attempt that was not counted.
+func uncounted(k row) bool {
 	return k.Dead == nil && !k.First.At.IsZero() && !k.Last.At.Before(k.First.At)
 }
 
@@ -69,10 +69,11 @@ func (ms *messages) Keeping(consumer string, now time.Time) (n store.ParkedCount
 	return n
 }
 
-// Count adds the counts of all messages to backlogs. of returns the backlog of a consumer.
-func (ms *messages) Count(of func(consumer string) *store.ConsumerBacklog, now time.Time) {
+// Count adds the counts of all messages to the backlogs of their consumers. The function backlogOf returns
+// the backlog of a consumer.
+func (ms *messages) Count(backlogOf func(consumer string) *store.ConsumerBacklog, now time.Time) {
 	for _, k := range ms.rows {
-		n := of(k.Consumer)
+		n := backlogOf(k.Consumer)
 		count(&n.ParkedCounts, k, now)
 		if k.Call != nil {
 			n.Calls++
@@ -93,8 +94,9 @@ func count(n *store.ParkedCounts, k row, now time.Time) {
 	n.Oldest = max(n.Oldest, now.Sub(k.Since))
 }
 
-// Left lists the types of messages that were left to another build. It does not set LastHeartbeat.
-func (ms *messages) Left() (out []store.UnhandledKind) {
+// Unhandled lists the types of messages that no process handled, because they need another build. It does
+// not set LastHeartbeat.
+func (ms *messages) Unhandled() (out []store.UnhandledKind) {
 	type kind struct {
 		consumer string
 		store.Kind

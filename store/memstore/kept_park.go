@@ -16,14 +16,15 @@ type parking struct {
 	back bool     // the replaced message did not block its key
 }
 
-// Park checks the guards of p and returns the change. done reports that the message has a mark.
-func (ms *messages) Park(p *store.Park, done bool, now time.Time) (*parking, error) {
+// Park checks the guards of p and returns the change. The argument marked says whether the message has a
+// mark.
+func (ms *messages) Park(p *store.Park, marked bool, now time.Time) (*parking, error) {
 	k, at := row{Parked: p.Parked}, (*store.Call)(nil)
 	if p.Was == nil {
 		if p.Server != "" {
 			return nil, fmt.Errorf("park %s on another server: %w", p.ID, store.ErrLost)
 		}
-		if err := ms.room(&k, p, done); err != nil {
+		if err := ms.checkRoom(&k, p, marked); err != nil {
 			return nil, err
 		}
 		k.Message = message(p.Message)
@@ -55,7 +56,7 @@ func (ms *messages) Park(p *store.Park, done bool, now time.Time) (*parking, err
 func (ms *messages) existing(p *store.Park) (was row, err error) {
 	was, err = ms.parkedAs(markKey{Consumer: p.Consumer, Identity: p.Identity}, p.Was)
 	if err == nil {
-		err = was.isAt(p.WasCall)
+		err = was.checkCall(p.WasCall)
 	}
 	if err != nil {
 		return was, err
@@ -70,9 +71,9 @@ func (ms *messages) existing(p *store.Park) (was row, err error) {
 	return was, nil
 }
 
-// room returns store.ErrLost if a new message is finished, parked or dead, or if its key has no room.
-func (ms *messages) room(k *row, p *store.Park, done bool) error {
-	if done && !p.Marked {
+// checkRoom returns store.ErrLost if a new message is finished, parked or dead, or if its key has no room.
+func (ms *messages) checkRoom(k *row, p *store.Park, marked bool) error {
+	if marked && !p.Marked {
 		return fmt.Errorf("%s has a mark already: %w", k.ID, store.ErrLost)
 	}
 	if _, there := ms.rows[k.id()]; there {
@@ -82,7 +83,7 @@ func (ms *messages) room(k *row, p *store.Park, done bool) error {
 		return nil // replacing a message does not change the number of messages of the key
 	}
 	rows, bytes := int64(0), int64(0)
-	for _, o := range ms.behind(k.turn()) {
+	for _, o := range ms.blockers(k.turn()) {
 		rows, bytes = rows+1, bytes+o.bytes()
 	}
 	if p.MostRows > 0 && rows >= p.MostRows || p.MostBytes > 0 && bytes >= p.MostBytes {
@@ -91,9 +92,10 @@ func (ms *messages) room(k *row, p *store.Park, done bool) error {
 	return nil
 }
 
-// Instead makes p replace the message of. It returns store.ErrLost if that message cannot be replaced.
-func (p *parking) Instead(of markKey, now time.Time) error {
-	old, err := p.ms.parkedAs(of, nil)
+// Replace makes p replace the message with the key oldKey. It returns store.ErrLost if that message cannot
+// be replaced.
+func (p *parking) Replace(oldKey markKey, now time.Time) error {
+	old, err := p.ms.parkedAs(oldKey, nil)
 	if err == nil && old.Call != nil {
 		err = fmt.Errorf("%s has an external call: %w", old.ID, store.ErrLost)
 	}
@@ -101,7 +103,7 @@ func (p *parking) Instead(of markKey, now time.Time) error {
 		return err
 	}
 	k := &p.row
-	k.Since, p.back, p.gone = now, !old.holding(), &of
+	k.Since, p.back, p.gone = now, !old.holding(), &oldKey
 	// no session has claimed the new message
 	k.Place, k.Claims, k.CrashCount, k.Session = old.Place, 0, 0, ""
 	return nil

@@ -38,8 +38,8 @@ func (k row) claimable() bool { return k.Dead == nil && !k.Waiting }
 
 func byPlace(a, b row) int { return cmp.Compare(a.Place, b.Place) }
 
-// out returns a copy of the row that the caller may change.
-func (k row) out(now time.Time) store.Parked {
+// copied returns a copy of the row that the caller may change.
+func (k row) copied(now time.Time) store.Parked {
 	p := k.Parked
 	p.Message = message(p.Message)
 	if p.Due = 0; k.claimable() {
@@ -52,10 +52,11 @@ func (k row) out(now time.Time) store.Parked {
 	return p
 }
 
-// Find reports whether a message is parked or dead (kept), and whether it is a dead letter.
-func (ms *messages) Find(id markKey) (dead, kept bool) {
-	k, kept := ms.rows[id]
-	return k.Dead != nil, kept
+// Find looks for a message that is parked or dead. If it finds the message, dead says whether the message is
+// a dead letter.
+func (ms *messages) Find(id markKey) (dead, found bool) {
+	k, found := ms.rows[id]
+	return k.Dead != nil, found
 }
 
 // parkedAs returns a stored message. It returns store.ErrLost if the message does not exist. If attempts is
@@ -68,13 +69,14 @@ func (ms *messages) parkedAs(id markKey, attempts *int) (row, error) {
 	return k, nil
 }
 
-// isAt returns store.ErrLost unless the external call of k has the key call; "" requires that k has no call.
-func (k row) isAt(call string) error {
+// checkCall returns store.ErrLost unless the external call of k has the key callKey; "" requires that k has
+// no call.
+func (k row) checkCall(callKey string) error {
 	key := ""
 	if k.Call != nil {
 		key = k.Call.Key
 	}
-	if key != call {
+	if key != callKey {
 		return fmt.Errorf("the external call of %s has changed: %w", k.ID, store.ErrLost)
 	}
 	return nil

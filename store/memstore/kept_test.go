@@ -36,7 +36,7 @@ func TestAKeyIsInOrder(t *testing.T) {
 	ms, now := newKept(), time.Now()
 	park(t, ms, "1", "k", now)
 	m := store.Mark{Consumer: "c", Identity: id("2"), Key: []byte("k"), KeyOrder: store.Arriving}
-	if got := ms.Stands(&m, nil); got != store.Behind {
+	if got := ms.Outcome(&m, nil); got != store.Behind {
 		t.Errorf("the second of the key is %v", got)
 	}
 	park(t, ms, "2", "k", now)

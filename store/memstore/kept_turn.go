@@ -52,12 +52,12 @@ func (a ahead) note(t turn, n int) {
 	}
 }
 
-// Stands returns Fresh if an intake may take m. Otherwise it returns the reason: m or an earlier message of
+// Outcome returns Fresh if an intake may take m. Otherwise it returns the reason: m or an earlier message of
 // its key is parked or dead.
-func (ms *messages) Stands(m *store.Mark, before ahead) store.Outcome {
+func (ms *messages) Outcome(m *store.Mark, before ahead) store.Outcome {
 	k, there := ms.rows[keyOf(m)]
 	of := turnOf(m.Consumer, m.Identity, m.Key)
-	holding := ms.behind(of)
+	holding := ms.blockers(of)
 	switch {
 	case m.KeyOrder == store.Retrying:
 		n := before[of]
@@ -77,8 +77,8 @@ func (ms *messages) Stands(m *store.Mark, before ahead) store.Outcome {
 	return store.Fresh
 }
 
-// behind returns the messages that block a key, in order.
-func (ms *messages) behind(t turn) (out []row) {
+// blockers returns the messages that block a key, in order.
+func (ms *messages) blockers(t turn) (out []row) {
 	if t.key == "" {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (ms *messages) behind(t turn) (out []row) {
 
 // settle makes the first message of a key due, and makes the others wait.
 func (ms *messages) settle(t turn, now time.Time) {
-	for i, k := range ms.behind(t) {
+	for i, k := range ms.blockers(t) {
 		if i == 0 && k.Waiting {
 			k.due = now
 		}

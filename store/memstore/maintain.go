@@ -23,7 +23,7 @@ func (s *Store) maintain(ctx context.Context, keep store.Retention) (done store.
 		d.reservations.Forget(now.Add(-24 * time.Hour))
 		steps := d.steps.Forget(now.Add(-keep.Steps), d.kept.Find, d.lockedStep)
 		done = store.Maintained{Sagas: d.sagas.Forget(now.Add(-keep.Sagas), d.lockedSaga), Steps: steps,
-			Rows: d.outbox.Empty(rows), Marks: d.marks.Forget(marks, now)}
+			Rows: d.outbox.Forget(rows), Marks: d.marks.Forget(marks, now)}
 		return nil
 	})
 	return done, err
@@ -52,9 +52,9 @@ type lease struct {
 	until time.Time
 }
 
-// own takes or renews a lease for ttl, and reports whether owner has it. If ttl is not above 0,
-// it releases the lease.
-func (s *Store) own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
+// holdLease takes or renews a lease for ttl, and reports whether owner has it. If ttl is 0 or less, it
+// releases the lease.
+func (s *Store) holdLease(ctx context.Context, what, owner string, ttl time.Duration) (ok bool, err error) {
 	err = s.enter(ctx, func() error {
 		d := s.db
 		has, now := d.leases[what], d.now()
@@ -65,9 +65,9 @@ func (s *Store) own(ctx context.Context, what, owner string, ttl time.Duration) 
 				delete(d.leases, what)
 			}
 		default:
-			d.leases[what], mine = lease{owner, now.Add(ttl)}, true
+			d.leases[what], ok = lease{owner, now.Add(ttl)}, true
 		}
 		return nil
 	})
-	return mine, err
+	return ok, err
 }

@@ -20,8 +20,8 @@ func (tx *Tx) mark(ctx context.Context, m store.Mark, until time.Time) (store.Ve
 	return tx.marks.Take(m, d.now()), nil
 }
 
-// answer stores the answer of a handler with the mark m. It fails if the mark does not exist.
-func (tx *Tx) answer(ctx context.Context, m store.Mark, until time.Time) error {
+// storeAnswer stores the answer of a handler with the mark m. It fails if the mark does not exist.
+func (tx *Tx) storeAnswer(ctx context.Context, m store.Mark, until time.Time) error {
 	if !storable(m.Outcome) {
 		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.Outcome)
 	}
@@ -36,7 +36,7 @@ func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity)
 	out := make([]store.Verdict, len(ids))
 	return out, s.enter(ctx, func() error {
 		for i, id := range ids {
-			out[i] = s.db.marks.Seen(markKey{Consumer: consumer, Identity: id}, s.db.now())
+			out[i] = s.db.marks.Verdict(markKey{Consumer: consumer, Identity: id}, s.db.now())
 		}
 		return nil
 	})

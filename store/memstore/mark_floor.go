@@ -12,13 +12,13 @@ import (
 // timestamps.
 const farAhead = 7 * 24 * time.Hour
 
-// counted returns the time from which the retention of a mark counts: the time came of its insert, or the
-// time in its ID if that is later.
-func counted(id string, came time.Time) time.Time {
-	if at, ok := uuid7.Time(id); ok && at.After(came) && at.Before(came.Add(farAhead)) {
+// countedFrom returns the time from which the retention of a mark counts: the time when it was inserted, or
+// the time in its ID if that is later.
+func countedFrom(id string, inserted time.Time) time.Time {
+	if at, ok := uuid7.Time(id); ok && at.After(inserted) && at.Before(inserted.Add(farAhead)) {
 		return at
 	}
-	return came
+	return inserted
 }
 
 // TooOld reports whether Forget may have deleted the mark of key.
@@ -55,6 +55,6 @@ func (ms *markTable) Leaving(cutoff, now time.Time) (n int64) {
 
 // deletable reports whether Forget deletes a mark.
 func (r markRow) deletable(now, cutoff time.Time) bool {
-	return r.over(now) && r.at.Before(now.Add(-retention.LeastMarks)) || r.at.Before(cutoff) &&
-		(r.until.IsZero() || r.over(now))
+	return r.isOver(now) && r.at.Before(now.Add(-retention.LeastMarks)) || r.at.Before(cutoff) &&
+		(r.until.IsZero() || r.isOver(now))
 }

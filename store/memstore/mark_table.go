@@ -51,13 +51,13 @@ func storable(o store.Outcome) bool {
 // View returns the marks for a transaction.
 func (ms *markTable) View() view { return view{see(ms.rows), ms} }
 
-// Seen returns the verdict of a message; Fresh if it has no mark.
-func (ms *markTable) Seen(key markKey, now time.Time) (v store.Verdict) {
+// Verdict returns the verdict of a message; Fresh if it has no mark.
+func (ms *markTable) Verdict(key markKey, now time.Time) (v store.Verdict) {
 	v, _ = ms.Find(key, 1, now)
 	return v
 }
 
-// Find looks for a mark. If keep is not 0, Find ignores an expired mark.
+// Find looks for a mark. It ignores an expired mark, unless keep is 0.
 func (ms *markTable) Find(key markKey, keep time.Duration, now time.Time) (v store.Verdict, found bool) {
 	if m, there := ms.rows[key]; there && m.counts(keep, now) {
 		return m.verdict(now), true
@@ -67,14 +67,14 @@ func (ms *markTable) Find(key markKey, keep time.Duration, now time.Time) (v sto
 
 func (r markRow) counts(keep time.Duration, now time.Time) bool { return keep == 0 || !r.expired(now) }
 
-// over reports whether Keep of a mark has ended.
-func (r markRow) over(now time.Time) bool { return !r.until.IsZero() && !r.until.After(now) }
+// isOver reports whether the retention Keep of a mark has ended.
+func (r markRow) isOver(now time.Time) bool { return !r.until.IsZero() && !r.until.After(now) }
 
 // expired reports whether a mark no longer counts. A mark with a timestamp in its ID never expires, because
 // the floor applies instead.
 func (r markRow) expired(now time.Time) bool {
 	_, timed := uuid7.Time(r.ID)
-	return !timed && r.over(now)
+	return !timed && r.isOver(now)
 }
 
 func (r markRow) verdict(now time.Time) store.Verdict {

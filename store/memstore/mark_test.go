@@ -59,7 +59,7 @@ func TestAMarkIsAnsweredOnce(t *testing.T) {
 	if err := v.Answer(of("1", 0)); err == nil {
 		t.Error("it was answered twice")
 	}
-	if ms.Seen(markKey{Consumer: "c", Identity: of("1", 0).Identity}, time.Now()).Outcome != store.Fresh {
+	if ms.Verdict(markKey{Consumer: "c", Identity: of("1", 0).Identity}, time.Now()).Outcome != store.Fresh {
 		t.Error("others see what is not committed")
 	}
 }

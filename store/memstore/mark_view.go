@@ -31,7 +31,7 @@ func (v *view) Take(m store.Mark, now time.Time) store.Verdict {
 		m.Reason = ""
 	}
 	v.marks.arrival++
-	row := markRow{Mark: m, Arrival: v.marks.arrival, at: counted(m.ID, now)}
+	row := markRow{Mark: m, Arrival: v.marks.arrival, at: countedFrom(m.ID, now)}
 	if m.Keep > 0 {
 		row.until = now.Add(m.Keep)
 	}
@@ -40,8 +40,8 @@ func (v *view) Take(m store.Mark, now time.Time) store.Verdict {
 	return store.Verdict{}
 }
 
-// Answer stores the answer of m. It returns store.ErrLost if the mark does not exist or already has an
-// answer.
+// Answer stores the answer of the message m. It returns store.ErrLost if the mark of m does not exist or
+// already has an answer.
 func (v *view) Answer(m store.Mark) error {
 	was, there := v.Get(keyOf(&m))
 	if !there || was.answered || was.Outcome != store.Done && was.Outcome != m.Outcome {

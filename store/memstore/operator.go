@@ -80,8 +80,8 @@ func (s *Store) Status(ctx context.Context, q store.StatusQuery) (out store.Stat
 			out.Quarantined = d.quarantine.Waiting(q.ParkedOf)
 		}
 		if q.Unhandled {
-			out.Unhandled = d.kept.Left()
-			d.consumers.Hear(out.Unhandled, now)
+			out.Unhandled = d.kept.Unhandled()
+			d.consumers.SetHeartbeats(out.Unhandled, now)
 		}
 		if q.Retention {
 			out.Retention = d.keeps

@@ -50,13 +50,13 @@ func (s *Store) Deferred(ctx context.Context, q store.DeferredQuery) (out store.
 	return out, err
 }
 
-// Recover resets all shards to the oldest stored row, if the database moved. If note is nil, it only checks
+// Recover resets all shards to the oldest stored row, if the database moved. If audit is nil, it only checks
 // whether the database moved.
-func (s *Store) Recover(ctx context.Context, note *store.Audit) (done store.Recovered, err error) {
+func (s *Store) Recover(ctx context.Context, audit *store.Audit) (done store.Recovered, err error) {
 	err = s.enter(ctx, func() error {
-		done = s.db.outbox.Recover(note == nil)
-		if done.Moved != "" && note != nil {
-			s.db.audit.Note(*note, s.db.now())
+		done = s.db.outbox.Recover(audit == nil)
+		if done.Moved != "" && audit != nil {
+			s.db.audit.Note(*audit, s.db.now())
 			s.wake()
 		}
 		return nil

@@ -51,8 +51,8 @@ func (a deferredRow) keyOf() outboxKeyOf {
 	return outboxKeyOf{topic: a.Topic, key: string(a.Key)}
 }
 
-// behind returns the deferred rows of shards, by Seq.
-func (o *outboxTable) behind(shards []int) []deferredRow {
+// deferredOf returns the deferred rows of shards, by Seq.
+func (o *outboxTable) deferredOf(shards []int) []deferredRow {
 	rows := slices.DeleteFunc(slices.Collect(maps.Values(o.deferred)), func(a deferredRow) bool {
 		return !slices.Contains(shards, o.shards[o.shardOf(a.Bucket)].ID)
 	})
@@ -63,7 +63,7 @@ func (o *outboxTable) behind(shards []int) []deferredRow {
 // Keys lists the keys with deferred rows.
 func (o *outboxTable) Keys(shards []int) (out []store.DeferredKey) {
 	seen := map[outboxKeyOf]bool{}
-	for _, a := range o.behind(shards) {
+	for _, a := range o.deferredOf(shards) {
 		if k := a.keyOf(); a.Key != nil && !seen[k] {
 			seen[k] = true
 			out = append(out, store.DeferredKey{Topic: a.Topic, Key: slices.Clone(a.Key),
@@ -76,11 +76,11 @@ func (o *outboxTable) Keys(shards []int) (out []store.DeferredKey) {
 	return out
 }
 
-// Due reads the deferred rows that are due. The rows that were due first come first.
+// Due reads the deferred rows that are due now. The rows with the earliest due times come first.
 func (o *outboxTable) Due(shards []int, limit int, now time.Time) (out []store.DeferredRow) {
 	shut, head := map[outboxKeyOf]bool{}, map[outboxKeyOf]time.Time{}
 	var due []deferredRow
-	for _, a := range o.behind(shards) {
+	for _, a := range o.deferredOf(shards) {
 		k := a.keyOf()
 		if _, begun := head[k]; !begun {
 			head[k] = a.due
@@ -101,7 +101,7 @@ func (o *outboxTable) Due(shards []int, limit int, now time.Time) (out []store.D
 			len(out) > 0 {
 			return out
 		}
-		out = append(out, a.out())
+		out = append(out, a.copied())
 	}
 	return out
 }
@@ -126,12 +126,12 @@ func (a deferredRow) refused(id string) bool { return a.ID == id && a.Attempts >
 // Deferred returns all deferred rows, by Seq.
 func (o *outboxTable) Deferred() (out []store.DeferredRow) {
 	for _, seq := range slices.Sorted(maps.Keys(o.deferred)) {
-		out = append(out, o.deferred[seq].out())
+		out = append(out, o.deferred[seq].copied())
 	}
 	return out
 }
 
-func (a deferredRow) out() store.DeferredRow {
+func (a deferredRow) copied() store.DeferredRow {
 	a.Message = message(a.Message)
 	return a.DeferredRow
 }

@@ -22,7 +22,7 @@ func (o *outboxTable) NotMoved(owned []store.Shard) error {
 func (o *outboxTable) contradiction(owned []store.Shard) string {
 	for i := range o.shards {
 		l := &o.shards[i].Shard
-		if tick := o.missing(l.Cursor); tick != "" {
+		if tick := o.missingTick(l.Cursor); tick != "" {
 			return fmt.Sprintf("shard %d is at snapshot %s, which does not exist", l.ID, tick)
 		}
 		for _, k := range owned {
@@ -31,9 +31,9 @@ func (o *outboxTable) contradiction(owned []store.Shard) string {
 			case l.Epoch < k.Epoch:
 				return fmt.Sprintf("shard %d is at epoch %d, but a relay owned it at epoch %d", l.ID,
 					l.Epoch, k.Epoch)
-			case l.Epoch == k.Epoch && l.Token == k.Token && o.missing(k.Cursor) != "":
+			case l.Epoch == k.Epoch && l.Token == k.Token && o.missingTick(k.Cursor) != "":
 				return fmt.Sprintf("a relay was at snapshot %s in shard %d, which does not exist",
-					o.missing(k.Cursor), l.ID)
+					o.missingTick(k.Cursor), l.ID)
 			}
 		}
 	}

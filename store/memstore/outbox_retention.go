@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Empty deletes the published rows from before the cutoff.
-func (o *outboxTable) Empty(cutoff time.Time) int64 {
+// Forget deletes the published rows from before the cutoff.
+func (o *outboxTable) Forget(cutoff time.Time) int64 {
 	was := len(o.rows)
 	o.rows = slices.DeleteFunc(o.rows, func(r outboxRow) bool { return o.deletable(r, cutoff) })
 	return int64(was - len(o.rows))
 }
 
-// Leaving returns the number of rows that Empty would delete.
+// Leaving returns the number of rows that Forget would delete.
 func (o *outboxTable) Leaving(cutoff time.Time) (n int64) {
 	for _, r := range o.rows {
 		if o.deletable(r, cutoff) {

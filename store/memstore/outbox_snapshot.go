@@ -36,8 +36,8 @@ func (o *outboxTable) Snapshot(base string) (tip string, err error) {
 	return base, nil
 }
 
-// missing returns a tick of c that the database does not have.
-func (o *outboxTable) missing(c store.Cursor) string {
+// missingTick returns a tick of c that the database does not have.
+func (o *outboxTable) missingTick(c store.Cursor) string {
 	for _, tick := range []string{c.Tip, c.Base} {
 		if _, err := o.commitOf(tick); err != nil {
 			return tick

@@ -72,19 +72,19 @@ func (o *outboxTable) owned(l shardRow, now time.Time) bool {
 	return ok && has.id == l.session && has.until.After(now)
 }
 
-// Waiting lists up to most unpublished rows, and up to most deferred rows.
-func (o *outboxTable) Waiting(most int, now time.Time) (out []store.WaitingRow) {
+// Waiting lists the unpublished rows, at most limit rows, and as many deferred rows.
+func (o *outboxTable) Waiting(limit int, now time.Time) (out []store.WaitingRow) {
 	row := func(r *store.Row) store.WaitingRow {
 		return store.WaitingRow{Seq: r.Seq, Shard: o.shardOf(r.Bucket), ID: r.ID, Topic: r.Topic,
 			Type: r.Type, Key: slices.Clone(r.Key), Written: r.Time, Age: max(now.Sub(r.Time), 0)}
 	}
 	for _, r := range o.rows {
-		if len(out) < most && o.pending(r) {
+		if len(out) < limit && o.pending(r) {
 			out = append(out, row(&r.Row))
 		}
 	}
 	deferred := slices.Sorted(maps.Keys(o.deferred))
-	for _, seq := range deferred[:min(most, len(deferred))] {
+	for _, seq := range deferred[:min(limit, len(deferred))] {
 		a := o.deferred[seq]
 		w := row(&a.Row)
 		w.Deferred, w.Attempts, w.LastError = true, a.Attempts, a.Why

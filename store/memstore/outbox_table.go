@@ -58,12 +58,12 @@ func (o *outboxTable) Publish(rows []outboxRow) {
 			o.rows = append(o.rows, r)
 			continue
 		}
-		o.rows = slices.Insert(o.rows, o.after(r.Seq), r)
+		o.rows = slices.Insert(o.rows, o.indexAfter(r.Seq), r)
 	}
 }
 
-// after returns the index of the first row with a larger number than seq.
-func (o *outboxTable) after(seq int64) int {
+// indexAfter returns the index of the first row with a larger number than seq.
+func (o *outboxTable) indexAfter(seq int64) int {
 	i, _ := slices.BinarySearchFunc(o.rows, seq+1, func(r outboxRow,
 		s int64) int {
 		return cmp.Compare(r.Seq, s)
@@ -82,7 +82,7 @@ func (o *outboxTable) Pull(w store.Window, limit int) (page store.Page, err erro
 		return page, err
 	}
 	bytes := 0
-	for _, r := range o.rows[o.after(w.After):] {
+	for _, r := range o.rows[o.indexAfter(w.After):] {
 		if r.commit <= base || r.commit > tip || !within(w.Buckets, r.Bucket) {
 			continue
 		}
@@ -90,7 +90,7 @@ func (o *outboxTable) Pull(w store.Window, limit int) (page store.Page, err erro
 			len(page.Rows) > 0 {
 			return page, nil
 		}
-		page.Rows = append(page.Rows, r.out())
+		page.Rows = append(page.Rows, r.copied())
 	}
 	page.Done = true
 	return page, nil
@@ -105,13 +105,13 @@ func within(ranges [][2]int, bucket int) bool {
 func (o *outboxTable) Rows() []store.Row {
 	out := make([]store.Row, len(o.rows))
 	for i, r := range o.rows {
-		out[i] = r.out()
+		out[i] = r.copied()
 	}
 	return out
 }
 
-// out returns a copy of the row that the caller may change.
-func (r outboxRow) out() store.Row {
+// copied returns a copy of the row that the caller may change.
+func (r outboxRow) copied() store.Row {
 	r.Message = message(r.Message)
 	return r.Row
 }

@@ -31,7 +31,7 @@ func quarantineKeyOf(q *store.Quarantined) key {
 // Add stores q, with q.At as the time of its arrival. It does nothing if q exists already or if the
 // quarantine has no room.
 func (qs *quarantineTable) Add(q store.Quarantined) {
-	if qs.find(&q) != nil || !qs.room(&q) {
+	if qs.find(&q) != nil || !qs.hasRoom(&q) {
 		return
 	}
 	q.Message = message(q.Message)
@@ -40,13 +40,13 @@ func (qs *quarantineTable) Add(q store.Quarantined) {
 	qs.rows = append(qs.rows, q)
 }
 
-// room reports whether the quarantine has room for one more message.
-func (qs *quarantineTable) room(one *store.Quarantined) bool {
+// hasRoom reports whether the quarantine has room for the message q.
+func (qs *quarantineTable) hasRoom(q *store.Quarantined) bool {
 	same, all := 0, 0
 	for i := range qs.rows {
 		switch was := &qs.rows[i]; {
-		case was.Consumer != one.Consumer:
-		case was.Identity == one.Identity:
+		case was.Consumer != q.Consumer:
+		case was.Identity == q.Identity:
 			same++
 			fallthrough
 		case was.Taken.IsZero():
@@ -135,14 +135,14 @@ func selectsQuarantined(q *store.QuarantineQuery, one *store.Quarantined) bool {
 		(q.Taken || one.Taken.IsZero()) && (!q.Admitted || !one.Admitted.IsZero())
 }
 
-// Count adds the counts of messages that wait for an operator to backlogs. of returns the backlog of a
-// consumer.
-func (qs *quarantineTable) Count(of func(consumer string) *store.ConsumerBacklog, now time.Time) {
+// Count adds the counts of messages that wait for an operator to the backlogs of their consumers. The
+// function backlogOf returns the backlog of a consumer.
+func (qs *quarantineTable) Count(backlogOf func(consumer string) *store.ConsumerBacklog, now time.Time) {
 	for _, q := range qs.rows {
 		if !q.Admitted.IsZero() {
 			continue
 		}
-		k := of(q.Consumer)
+		k := backlogOf(q.Consumer)
 		k.QuarantineAge, k.QuarantineBytes = max(k.QuarantineAge,
 			now.Sub(q.At)), k.QuarantineBytes+int64(len(q.Message.Data))
 		if q.Why == store.Conflict {

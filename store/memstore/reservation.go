@@ -43,9 +43,9 @@ func (tx *Tx) unreserve(ctx context.Context, r *store.Reservation, until time.Ti
 	if err := d.acquire(ctx, tx, key, until); err != nil {
 		return fmt.Errorf("release a reservation: %w", err)
 	}
-	if err := d.reservations.Mine(r); err != nil {
+	if err := d.reservations.CheckOwner(r); err != nil {
 		return err
 	}
-	tx.changes = append(tx.changes, func(time.Time) { d.reservations.Give(key) })
+	tx.changes = append(tx.changes, func(time.Time) { d.reservations.Release(key) })
 	return nil
 }

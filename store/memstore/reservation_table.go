@@ -52,16 +52,16 @@ func (rs *reservationTable) Take(r *store.Reservation, now time.Time) (out store
 	return out
 }
 
-// Mine returns store.ErrLost if r no longer has its key.
-func (rs *reservationTable) Mine(r *store.Reservation) error {
+// CheckOwner returns store.ErrLost if r no longer has its key.
+func (rs *reservationTable) CheckOwner(r *store.Reservation) error {
 	if was, taken := rs.rows[reservationKeyOf(r)]; !taken || was.token != r.Token {
 		return fmt.Errorf("release the reservation of %s: %w", r.ID, store.ErrLost)
 	}
 	return nil
 }
 
-// Give releases a key.
-func (rs *reservationTable) Give(key reservationKey) { delete(rs.rows, key) }
+// Release releases a key.
+func (rs *reservationTable) Release(key reservationKey) { delete(rs.rows, key) }
 
 // Forget deletes the reservations that expired before the cutoff.
 func (rs *reservationTable) Forget(cutoff time.Time) {

@@ -20,7 +20,7 @@ func TestAKeyIsOnesUntilItsLeaseEnds(t *testing.T) {
 	if later := now.Add(time.Hour); rs.Take(&rival, later).Rival {
 		t.Error("an hour later the second does not get it")
 	}
-	if err := rs.Mine(&r); !errors.Is(err, store.ErrLost) {
+	if err := rs.CheckOwner(&r); !errors.Is(err, store.ErrLost) {
 		t.Errorf("the first still has it: %v", err)
 	}
 }

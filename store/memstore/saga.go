@@ -37,7 +37,7 @@ func (s *Store) StartSagas(ctx context.Context, tx *Tx,
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 	}
 	for _, i := range order(ss, bySaga) {
-		err := tx.do(func(d *database) error {
+		err := tx.run(func(d *database) error {
 			at := sagaKeyOf(ss[i].Name, ss[i].Key)
 			if err := d.acquire(ctx, tx, at, time.Now().Add(tx.wait)); err != nil {
 				return err
@@ -64,7 +64,7 @@ func (s *Store) LockSagas(ctx context.Context, tx *Tx, refs ...store.SagaRef) ([
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 	}
 	for _, i := range order(refs, bySaga) {
-		err := tx.do(func(d *database) error {
+		err := tx.run(func(d *database) error {
 			at := sagaKeyOf(refs[i].Name, refs[i].Key)
 			if err := tx.lockSaga(ctx, at, time.Now().Add(tx.wait)); err != nil {
 				return err
@@ -85,13 +85,13 @@ func (s *Store) LockSagas(ctx context.Context, tx *Tx, refs ...store.SagaRef) ([
 
 // lockSagaAt locks a saga if it has the version of ref.
 func (tx *Tx) lockSagaAt(ctx context.Context, ref store.SagaRef, until time.Time) (bool, error) {
-	if !tx.sagas.Stands(ref) {
+	if !tx.sagas.HasVersion(ref) {
 		return false, nil
 	}
 	if err := tx.lockSaga(ctx, sagaKeyOf(ref.Name, ref.Key), until); err != nil {
 		return false, err
 	}
-	return tx.sagas.Stands(ref), nil
+	return tx.sagas.HasVersion(ref), nil
 }
 
 // changeSagas checks the parts of e that concern sagas, and adds them to the commit of tx.

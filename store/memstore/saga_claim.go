@@ -14,7 +14,7 @@ import (
 func (ss *sagaTable) Claim(w store.ClaimRequest, locked locked, now time.Time) (out store.Claimed) {
 	bytes := 0
 	out.Next = -1
-	for _, s := range ss.due(w.Sagas.Hashes) {
+	for _, s := range ss.dueSagas(w.Sagas.Hashes) {
 		at := sagaKeyOf(s.Name, s.Key)
 		switch {
 		case s.Due.After(now):
@@ -46,8 +46,9 @@ func soonest(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// due returns the sagas of these definitions that have a due time, in the order of that time.
-func (ss *sagaTable) due(hashes []string) (out []store.Saga) {
+// dueSagas returns the sagas with these hashes of definitions that have a due time, in the order of that
+// time.
+func (ss *sagaTable) dueSagas(hashes []string) (out []store.Saga) {
 	for _, s := range ss.rows {
 		if !s.Due.IsZero() && slices.Contains(hashes, s.Hash) {
 			out = append(out, s)

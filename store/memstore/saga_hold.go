@@ -21,9 +21,9 @@ type place struct {
 
 func (p place) of(holder string) bool { return p.holder == holder }
 
-// HoldEntity adds a saga to the queue of a locked entity, unless the saga is already there. first reports
-// whether the saga is at the front.
-func (v *sagaView) HoldEntity(h *store.EntityHold, e store.Lock, now time.Time) (first bool) {
+// HoldEntity adds a saga to the queue of a locked entity, unless the saga is already there. It returns true
+// if the saga is at the front.
+func (v *sagaView) HoldEntity(h *store.EntityHold, e store.Lock, now time.Time) (front bool) {
 	at := sagaEntity{e.Space, e.Key}
 	line, _ := v.lines.Get(at)
 	if !slices.ContainsFunc(line, func(p place) bool { return p.of(h.Holder) }) {
@@ -69,8 +69,8 @@ func (v *sagaView) Wake(at sagaKey, now time.Time) {
 	}
 }
 
-// Holder returns the first saga in the queue of an entity. held is false for an empty queue.
-func (v *sagaView) Holder(e store.Lock) (h store.Hold, held bool) {
+// Holder returns the first saga in the queue of an entity. It returns false for an empty queue.
+func (v *sagaView) Holder(e store.Lock) (h store.Hold, found bool) {
 	line, _ := v.lines.Get(sagaEntity{e.Space, e.Key})
 	if len(line) == 0 {
 		return h, false
@@ -85,7 +85,7 @@ func hold(at sagaEntity, line []place, before int) store.Hold {
 		Before: before, Behind: len(line) - 1 - before}
 }
 
-// Holds lists places in queues.
+// Holds lists the places of sagas in the queues of entities.
 func (ss *sagaTable) Holds(q store.HoldQuery, limit int) (out []store.Hold) {
 	at := slices.SortedFunc(maps.Keys(ss.lines), func(a, b sagaEntity) int {
 		return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Key, b.Key))

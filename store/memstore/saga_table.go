@@ -97,8 +97,8 @@ func (v *sagaView) Move(m *store.SagaUpdate, now time.Time) error {
 	return nil
 }
 
-// Stands reports whether a saga has the version of ref.
-func (v *sagaView) Stands(ref store.SagaRef) bool {
+// HasVersion reports whether a saga has the version of ref.
+func (v *sagaView) HasVersion(ref store.SagaRef) bool {
 	s, there := v.Get(sagaKeyOf(ref.Name, ref.Key))
 	return there && s.Version == ref.Version
 }

@@ -46,7 +46,7 @@ func TestAMoveIsMadeAtItsVersion(t *testing.T) {
 		t.Errorf("made twice: %v", err)
 	}
 	other := ss.View()
-	if !other.Stands(store.SagaRef{Name: "order", Key: "a", Version: 1}) {
+	if !other.HasVersion(store.SagaRef{Name: "order", Key: "a", Version: 1}) {
 		t.Error("others see what is not committed")
 	}
 }

@@ -15,13 +15,14 @@ type stepView struct {
 	steps *stepTable
 }
 
-// free reports whether a message may take a step in state s.
-func free(s store.StepState) bool {
+// isFree reports whether a message may take a step in state s.
+func isFree(s store.StepState) bool {
 	return s == store.StepAbsent || s == store.StepParked || s == store.StepDead
 }
 
-// over reports whether the step in state s is barred or undone, so that no message may take it any more.
-func over(s store.StepState) bool { return s == store.StepBarred || s == store.StepUndone }
+// isOver reports whether the step in state s is barred or undone, so that no message may take the step any
+// more.
+func isOver(s store.StepState) bool { return s == store.StepBarred || s == store.StepUndone }
 
 // rowOf returns the stored row of a step, or a new one.
 func (v *stepView) rowOf(s *store.Step, now time.Time) stepRow {
@@ -46,15 +47,15 @@ func (v *stepView) Take(s *store.Step, now time.Time) (store.Step, error) {
 	}
 	switch s.State {
 	case store.StepDone, store.StepCalling:
-		if free(r.State) {
+		if isFree(r.State) {
 			found = store.Step{State: found.State}
 			r.State, r.Identity, r.OutsideKey, r.changed = s.State, s.Identity, s.OutsideKey, now
 		}
 	case store.StepUndone:
-		if !over(r.State) {
+		if !isOver(r.State) {
 			r.by = s.Identity
 		}
-		if !over(r.State) && r.State != store.StepCalling {
+		if !isOver(r.State) && r.State != store.StepCalling {
 			r.changed = now
 		}
 		r.State = undone(r.State)
@@ -85,7 +86,7 @@ func (ss *stepTable) forgotten(s *store.Step) bool {
 // Set checks the state of s and stores the new one.
 func (v *stepView) Set(s *store.Step, now time.Time) error {
 	r := v.rowOf(s, now)
-	if !slices.Contains(s.From, r.State) || !free(r.State) && r.Identity != s.Identity {
+	if !slices.Contains(s.From, r.State) || !isFree(r.State) && r.Identity != s.Identity {
 		return fmt.Errorf("step %s of %s is %v: %w", s.Name, s.Saga, r.State, store.ErrLost)
 	}
 	r.State, r.Identity, r.Code, r.Result, r.changed = s.State, s.Identity, s.Code, s.Result, now
@@ -98,15 +99,15 @@ func (v *stepView) Set(s *store.Step, now time.Time) error {
 // because the message can then have no effect.
 func (v *stepView) Note(s *store.Step, dead bool, now time.Time) bool {
 	r := v.rowOf(s, now)
-	if free(r.State) || r.Identity == (store.Identity{}) {
+	if isFree(r.State) || r.Identity == (store.Identity{}) {
 		r.Identity = s.Identity
 	}
-	if free(r.State) {
+	if isFree(r.State) {
 		r.State, r.changed = store.StepParked, now
 		if dead {
 			r.State = store.StepDead
 		}
 	}
 	v.Put(stepKeyOf(s), r)
-	return over(r.State)
+	return isOver(r.State)
 }

@@ -11,10 +11,10 @@ import (
 func (s *Store) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
 	switch {
 	case m.Leave:
-		_, err := s.own(ctx, retentionLease, m.Owner, 0)
+		_, err := s.holdLease(ctx, retentionLease, m.Owner, 0)
 		return store.Maintained{}, err
 	case m.Owner != "":
-		mine, err := s.own(ctx, retentionLease, m.Owner, m.Lease)
+		mine, err := s.holdLease(ctx, retentionLease, m.Owner, m.Lease)
 		if err != nil || !mine {
 			return store.Maintained{Other: err == nil}, err
 		}

@@ -29,17 +29,17 @@ func (v *tableView[K, V]) Put(key K, row V) {
 // Undo removes the write of a row.
 func (v *tableView[K, V]) Undo(key K) { delete(v.written, key) }
 
-// Written reports whether there are writes.
-func (v *tableView[K, V]) Written() bool { return len(v.written) > 0 }
+// HasWrites reports whether the transaction wrote rows of the table.
+func (v *tableView[K, V]) HasWrites() bool { return len(v.written) > 0 }
 
 // Commit makes all writes visible.
 func (v *tableView[K, V]) Commit() { maps.Copy(v.under, v.written) }
 
-// move gives a new key to each row for which the function move returns true. It ranges over a copy, because a
-// range over a map may include rows that the loop added.
-func move[K comparable, V any](rows map[K]V, move func(K, V) (K, V, bool)) {
+// move gives a new key to each row for which the function newKey returns true. It ranges over a copy,
+// because a range over a map may include rows that the loop added.
+func move[K comparable, V any](rows map[K]V, newKey func(K, V) (K, V, bool)) {
 	for key, row := range maps.Clone(rows) {
-		if to, as, of := move(key, row); of {
+		if to, as, of := newKey(key, row); of {
 			delete(rows, key)
 			rows[to] = as
 		}

@@ -17,7 +17,7 @@ func TestViewHidesWhatIsNotCommitted(t *testing.T) {
 			t.Errorf("%s is %d, %v in the view, want %d", key, got, there, want)
 		}
 	}
-	if _, there := v.Get("c"); there || !v.Written() {
+	if _, there := v.Get("c"); there || !v.HasWrites() {
 		t.Error("c was undone, and a and b are written")
 	}
 	if !maps.Equal(rows, map[string]int{"a": 1}) {

@@ -15,7 +15,7 @@ func (s *Store) LockTracked(ctx context.Context, tx *Tx, flow string,
 	keys ...string) (rows []store.Tracked, err error) {
 	for _, key := range slices.Sorted(slices.Values(keys)) { // sorted to prevent deadlocks
 		at := trackedKeyOf(key, flow)
-		err := tx.do(func(d *database) error {
+		err := tx.run(func(d *database) error {
 			if err := d.acquire(ctx, tx, at, time.Now().Add(tx.wait)); err != nil {
 				return err
 			}

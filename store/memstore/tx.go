@@ -79,12 +79,13 @@ func (tx *Tx) usable() error {
 	return nil
 }
 
-// end ends tx with the reason why, and releases all its locks. Changes that were not committed are lost.
-func (tx *Tx) end(why error) {
+// end ends tx, and releases all its locks. The statements that follow return the error reason. Changes that
+// were not committed are lost.
+func (tx *Tx) end(reason error) {
 	if tx.over != nil {
 		return
 	}
-	tx.over = why
+	tx.over = reason
 	delete(tx.s.open, tx)
 	tx.s.db.release(tx)
 }
@@ -103,8 +104,8 @@ func (tx *Tx) pass() *Tx {
 	return &next
 }
 
-// do runs f as a statement. An error aborts the transaction.
-func (tx *Tx) do(f func(d *database) error) error {
+// run executes f as a statement. An error aborts the transaction.
+func (tx *Tx) run(f func(d *database) error) error {
 	d := tx.s.db
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -122,7 +123,7 @@ func (tx *Tx) do(f func(d *database) error) error {
 
 // Get reads a key of the user's table.
 func (tx *Tx) Get(key string) (value string, ok bool) {
-	_ = tx.do(func(d *database) error {
+	_ = tx.run(func(d *database) error {
 		value, ok = tx.get(d, key)
 		return nil
 	})
@@ -143,7 +144,7 @@ func (tx *Tx) get(d *database, key string) (string, bool) {
 // Put writes a key of the user's table and locks it until the transaction ends. An error aborts the
 // transaction. Put returns store.ErrBusy if another transaction had the key for too long.
 func (tx *Tx) Put(key, value string) error {
-	return tx.do(func(d *database) error {
+	return tx.run(func(d *database) error {
 		if err := tx.lock(d, key); err != nil {
 			return err
 		}
@@ -155,7 +156,7 @@ func (tx *Tx) Put(key, value string) error {
 // Insert writes a new key, as Put does. If the key exists, Insert returns ErrExists and aborts the
 // transaction.
 func (tx *Tx) Insert(key, value string) error {
-	return tx.do(func(d *database) error {
+	return tx.run(func(d *database) error {
 		if err := tx.lock(d, key); err != nil {
 			return err
 		}
@@ -169,7 +170,7 @@ func (tx *Tx) Insert(key, value string) error {
 
 // Update locks a key, calls f with its value, and writes the result. For a missing key, f gets "" and false.
 func (tx *Tx) Update(key string, f func(old string, ok bool) string) error {
-	return tx.do(func(d *database) error {
+	return tx.run(func(d *database) error {
 		if err := tx.lock(d, key); err != nil {
 			return err
 		}
@@ -181,7 +182,7 @@ func (tx *Tx) Update(key string, f func(old string, ok bool) string) error {
 
 // Delete deletes a key, if it exists.
 func (tx *Tx) Delete(key string) error {
-	return tx.do(func(d *database) error {
+	return tx.run(func(d *database) error {
 		if err := tx.lock(d, key); err != nil {
 			return err
 		}
@@ -196,7 +197,7 @@ func (tx *Tx) lock(d *database, key string) error {
 
 // Keys returns the user's keys that begin with prefix, sorted.
 func (tx *Tx) Keys(prefix string) (keys []string) {
-	_ = tx.do(func(d *database) error {
+	_ = tx.run(func(d *database) error {
 		all := maps.Clone(d.user)
 		for k, v := range tx.user {
 			if delete(all, k); v != nil {
@@ -270,7 +271,7 @@ func (tx *Tx) commit() error {
 	if len(tx.rows) > 0 {
 		d.outbox.Publish(tx.rows)
 	}
-	if len(tx.rows) > 0 || tx.sagas.Written() {
+	if len(tx.rows) > 0 || tx.sagas.HasWrites() {
 		for _, s := range append(tx.by, tx.s) {
 			s.wake()
 		}

@@ -54,7 +54,7 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[*Tx], er
 	return u, nil
 }
 
-// Enter applies the intake in, in a transaction of the caller.
+// Enter applies an intake in a transaction of the caller.
 func (s *Store) Enter(ctx context.Context, tx *Tx, in store.Intake) (store.Found, error) {
 	u := &unit{tx: tx}
 	if len(in.Settings) > 0 {
@@ -63,14 +63,14 @@ func (s *Store) Enter(ctx context.Context, tx *Tx, in store.Intake) (store.Found
 	if tx.s.db != s.db {
 		return u.found, errOther
 	}
-	err := tx.do(func(*database) error { return u.take(ctx, in) })
+	err := tx.run(func(*database) error { return u.take(ctx, in) })
 	if err != nil {
 		return u.found, fmt.Errorf("enter: %w", err)
 	}
 	return u.found, nil
 }
 
-// take applies the intake, beginning with the marks. It locks each kind in sorted order, so that two intakes
+// take applies an intake, beginning with the marks. It locks each kind in sorted order, so that two intakes
 // cannot deadlock.
 func (u *unit) take(ctx context.Context, in store.Intake) error {
 	until := time.Now().Add(u.tx.wait)
@@ -196,8 +196,8 @@ func (u *unit) CommitThen(ctx context.Context, _ store.Intake, es ...store.Effec
 	return nil, u.Commit(ctx, es...)
 }
 
-// Rollback rolls back and then applies instead in new transactions.
-func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+// Rollback rolls back the transaction. Then it applies the effects in new transactions.
+func (u *unit) Rollback(ctx context.Context, effects ...store.Effect) ([]bool, error) {
 	d := u.tx.s.db
 	d.mu.Lock()
 	over := u.tx.over
@@ -206,10 +206,10 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 	if errors.Is(over, ErrEnded) {
 		return nil, fmt.Errorf("roll back: %w", over)
 	}
-	if len(instead) == 0 {
+	if len(effects) == 0 {
 		return nil, nil
 	}
-	return u.tx.s.Apply(ctx, instead...)
+	return u.tx.s.Apply(ctx, effects...)
 }
 
 // finish applies es and commits, or rolls back. The caller must have locked mu of the database.
@@ -248,7 +248,7 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 			return fmt.Errorf("mark %s is %v: %w", e.Mark.ID, was.Outcome, store.ErrLost)
 		}
 		if column.Answered(e.Mark) {
-			if err := tx.answer(ctx, *e.Mark, until); err != nil {
+			if err := tx.storeAnswer(ctx, *e.Mark, until); err != nil {
 				return err
 			}
 		}
@@ -276,7 +276,7 @@ func (tx *Tx) stage(ctx context.Context, e store.Effect, until time.Time) error 
 		tx.shards = append(tx.shards, *e.Shard)
 	}
 	if e.Answer != nil {
-		if err := tx.answer(ctx, *e.Answer, until); err != nil {
+		if err := tx.storeAnswer(ctx, *e.Answer, until); err != nil {
 			return err
 		}
 	}
@@ -318,14 +318,14 @@ func (s *Store) Write(ctx context.Context, tx *Tx, es ...store.Effect) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
-	err := tx.do(func(*database) error {
+	err := tx.run(func(*database) error {
 		tx.wakeOnCommit(s)
 		for _, e := range es {
 			if !column.RowsOnly(e) {
 				return column.ErrRowsOnly
 			}
 			if e.Answer != nil {
-				if err := tx.answer(ctx, *e.Answer, time.Now().Add(tx.wait)); err != nil {
+				if err := tx.storeAnswer(ctx, *e.Answer, time.Now().Add(tx.wait)); err != nil {
 					return err
 				}
 			}
