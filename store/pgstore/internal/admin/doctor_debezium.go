@@ -22,7 +22,7 @@ func (d *doctor) debezium(ctx context.Context, p *patient) error {
 	}
 	for _, one := range out {
 		if one.Payloads || one.Publication == wal.DefaultPublication {
-			p.say("debezium", skald.Failed,
+			p.addFinding("debezium", skald.Failed,
 				fmt.Sprintf("publication %s leaves out the columns %s, which a connector reads as NULL",
 					one.Publication, one.Columns),
 				"make it as skald debezium config prints, without a list of columns. DROP PUBLICATION if no connector reads it")
@@ -36,10 +36,10 @@ func (d *doctor) debezium(ctx context.Context, p *patient) error {
 	err := d.pg.Short(ctx, "examine", d.pg.Call("ExamineColumns", int32(store.PayloadRows)).Into(&texts,
 		&bytes, &keys))
 	if right := new(store.RightError); errors.As(err, &right) {
-		p.say("debezium", skald.Fine, "this user may not read the outbox", "")
+		p.addFinding("debezium", skald.Fine, "this user may not read the outbox", "")
 		return nil
 	}
-	p.say("debezium", grade((texts == 0 || bytes == 0) && keys == 0),
+	p.addFinding("debezium", failedUnless((texts == 0 || bytes == 0) && keys == 0),
 		fmt.Sprintf("publication %s; of the newest rows %d have data, %d data_bytes, %d key_bytes", names,
 			texts, bytes, keys),
 		"its EventRouter reads one of data and data_bytes, and not key_bytes: give all events one kind of payload and keys of text, or publish by skald relay; "+

@@ -41,8 +41,8 @@ type patient struct {
 	found                            []skald.Finding
 }
 
-// say adds a finding. It drops the remedy of a fine one.
-func (p *patient) say(name string, grade skald.Grade, saw, remedy string) {
+// addFinding adds a finding. It ignores the remedy if the grade is Fine.
+func (p *patient) addFinding(name string, grade skald.Grade, saw, remedy string) {
 	if grade == skald.Fine {
 		remedy = ""
 	}
@@ -69,7 +69,7 @@ func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 	p.load()
 	return p.found, errors.Join(d.debezium(ctx, p),
 		wal.Examine(ctx, d.pg, func(g skald.Grade, saw, remedy string) {
-			p.say("read by", g, saw, remedy)
+			p.addFinding("read by", g, saw, remedy)
 		}))
 }
 
@@ -136,15 +136,16 @@ func (p *patient) measure(stored string) error {
 	p.keep = keep
 	rows, err := Parse(stored, Default())
 	if err == nil {
-		p.ringRefused = fits(keep, rows)
+		p.ringRefused = checkSlots(keep, rows)
 	}
 	return err
 }
 
 func (p *patient) server() {
-	p.say("version", grade(p.version >= 150000),
+	p.addFinding("version", failedUnless(p.version >= 150000),
 		fmt.Sprintf("PostgreSQL %d.%d", p.version/10000, p.version%10000), "PostgreSQL 15 or newer is needed")
-	p.say("primary", grade(!p.standby), map[bool]string{true: "a standby", false: "a primary"}[p.standby],
+	p.addFinding("primary", failedUnless(!p.standby), map[bool]string{true: "a standby",
+		false: "a primary"}[p.standby],
 		"let the URL lead to the primary: target_session_attrs=read-write")
 	for _, s := range []struct {
 		name   string
@@ -162,23 +163,23 @@ func (p *patient) server() {
 	} {
 		is := p.settings[s.name]
 		if is == "off" {
-			p.say(s.name, s.worst, is, s.remedy)
+			p.addFinding(s.name, s.worst, is, s.remedy)
 		} else {
-			p.say(s.name, skald.Fine, is, "")
+			p.addFinding(s.name, skald.Fine, is, "")
 		}
 	}
 	saw := "its settings are the default"
 	if len(p.planner) > 0 {
 		saw = strings.Join(p.planner, ", ")
 	}
-	p.say("planner", doubt(len(p.planner) == 0), saw,
+	p.addFinding("planner", doubtfulUnless(len(p.planner) == 0), saw,
 		"ALTER DATABASE … RESET, or ALTER ROLE … RESET: handlers and views scan tables or compile statements, which takes up to seconds; Skald overrules jit, enable_indexscan and enable_nestloop in its own transactions alone")
 }
 
 // rights checks the owner of the tables. The owner must not be a superuser, because some functions run with
 // the rights of the owner.
 func (p *patient) rights() {
-	p.say("owner", doubt(!p.ownerMayAll), fmt.Sprintf("the tables belong to %s%s", p.owner,
+	p.addFinding("owner", doubtfulUnless(!p.ownerMayAll), fmt.Sprintf("the tables belong to %s%s", p.owner,
 		map[bool]string{true: ", a superuser"}[p.ownerMayAll]),
 		"transfer them to a separate role, with their functions, because some functions run with the rights of their owner: "+
 			"skald roles migrator (docs/sql.md, Roles)")
@@ -189,22 +190,23 @@ func (p *patient) rights() {
 func (p *patient) timeouts() {
 	least := p.Handle + 10*time.Second
 	if d := p.duration("transaction_timeout"); d > 0 && d < least {
-		p.say("transaction_timeout", skald.Failed, fmt.Sprintf("%v; a handler may take %v", d, p.Handle),
+		p.addFinding("transaction_timeout", skald.Failed, fmt.Sprintf("%v; a handler may take %v", d,
+			p.Handle),
 			fmt.Sprintf("ALTER ROLE … SET transaction_timeout = '%v', or 0: it ends the connection of a handler that still works", least))
 	} else if _, there := p.settings["transaction_timeout"]; there {
-		p.say("transaction_timeout", skald.Fine, told(d), "")
+		p.addFinding("transaction_timeout", skald.Fine, timeoutText(d), "")
 	}
 	d := p.duration("statement_timeout")
-	p.say("statement_timeout", doubt(d == 0 || d >= sqlexec.DefaultWait), told(d),
+	p.addFinding("statement_timeout", doubtfulUnless(d == 0 || d >= sqlexec.DefaultWait), timeoutText(d),
 		fmt.Sprintf("ALTER ROLE … SET statement_timeout = 0, or %v and more: an intake may wait that long for a rival, and is tried again if it is cancelled", sqlexec.DefaultWait))
 	d = p.duration("idle_in_transaction_session_timeout")
-	p.say("idle_in_transaction_session_timeout", skald.Fine, told(d)+
+	p.addFinding("idle_in_transaction_session_timeout", skald.Fine, timeoutText(d)+
 		fmt.Sprintf("; a handler's transaction sets it to what the handler may take, %v", p.Handle), "")
 	d = p.duration("idle_session_timeout")
-	p.say("idle_session_timeout", doubt(d == 0), told(d),
+	p.addFinding("idle_session_timeout", doubtfulUnless(d == 0), timeoutText(d),
 		"ALTER ROLE … SET idle_session_timeout = 0, or have the pool end idle connections sooner: it ends connections that a pool keeps")
 	long := p.openFor > time.Hour
-	p.say("open transactions", doubt(!long),
+	p.addFinding("open transactions", doubtfulUnless(!long),
 		fmt.Sprintf("the longest visible one is open for %v", p.openFor),
 		"SELECT pid, usename, state, xact_start, query FROM pg_stat_activity ORDER BY xact_start LIMIT 5: it blocks vacuum and the retention")
 }
@@ -226,11 +228,12 @@ func (p *patient) connections() {
 	remedy := "use smaller pools, a pooler in transaction mode, or raise max_connections"
 	switch {
 	case p.Connections > free:
-		p.say("connections", skald.Failed, fmt.Sprintf("%s; %d are needed", saw, p.Connections), remedy)
+		p.addFinding("connections", skald.Failed, fmt.Sprintf("%s; %d are needed", saw, p.Connections),
+			remedy)
 	case free*10 < most:
-		p.say("connections", skald.Doubtful, saw, remedy)
+		p.addFinding("connections", skald.Doubtful, saw, remedy)
 	default:
-		p.say("connections", skald.Fine, saw, "")
+		p.addFinding("connections", skald.Fine, saw, "")
 	}
 }
 
@@ -245,7 +248,7 @@ func (p *patient) time() {
 	case off > 5*time.Second:
 		g = skald.Doubtful
 	}
-	p.say("clock", g, fmt.Sprintf("the server's clock differs by %v from this machine's, ± %v",
+	p.addFinding("clock", g, fmt.Sprintf("the server's clock differs by %v from this machine's, ± %v",
 		p.clock.Round(time.Millisecond), p.lead.Round(time.Millisecond)),
 		"synchronize both with a time server (chronyc tracking): otherwise ages are wrong, and marks of IDs in the future are kept longer")
 }
@@ -253,21 +256,21 @@ func (p *patient) time() {
 func (p *patient) retention() {
 	switch {
 	case p.looked < 0:
-		p.say("retention", skald.Doubtful, "it never ran",
+		p.addFinding("retention", skald.Doubtful, "it never ran",
 			"start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain")
 	case p.looked > time.Hour:
-		p.say("retention", skald.Failed, fmt.Sprintf("it last ran %v ago", p.looked),
+		p.addFinding("retention", skald.Failed, fmt.Sprintf("it last ran %v ago", p.looked),
 			"start a relay, set inbox.Options.Retention.Keep in one service, or run: skald maintain")
 	default:
-		p.say("retention", skald.Fine, fmt.Sprintf("rows are kept %s, marks %s; it last ran %v ago",
+		p.addFinding("retention", skald.Fine, fmt.Sprintf("rows are kept %s, marks %s; it last ran %v ago",
 			retention.Spell(p.keep.Outbox), retention.Spell(p.keep.Marks), p.looked), "")
 	}
 	if p.ringRefused != nil {
-		p.say("rings", skald.Failed, p.ringRefused.Error(),
+		p.addFinding("rings", skald.Failed, p.ringRefused.Error(),
 			"shorten the retention, or give the ring more slots")
 		return
 	}
-	p.say("rings", skald.Fine, "the ring of the outbox has enough slots for the retention", "")
+	p.addFinding("rings", skald.Fine, "the ring of the outbox has enough slots for the retention", "")
 }
 
 // Average bytes of an outbox row and of a mark, in heap and indexes. The source is docs/metrics.md.
@@ -279,21 +282,22 @@ const (
 // load estimates whether round trips permit the rate p.Rate, and the disk space that the retention needs at
 // that rate. A message needs two round trips in addition to its handler's.
 func (p *patient) load() {
-	p.say("round trip", doubt(p.trip < 20*time.Millisecond), p.trip.Round(10*time.Microsecond).String(),
+	p.addFinding("round trip", doubtfulUnless(p.trip < 20*time.Millisecond),
+		p.trip.Round(10*time.Microsecond).String(),
 		"run services near their database: a message needs two in addition to its handler's own")
 	if p.Rate <= 0 {
 		return
 	}
 	const workers, trips = 16, 3
 	most := workers / (trips * p.trip.Seconds())
-	p.say("rate", doubt(most >= p.Rate),
+	p.addFinding("rate", doubtfulUnless(most >= p.Rate),
 		fmt.Sprintf("one inbox of %d workers takes at most %.0f messages/s by its round trips alone (measurements: docs/dev/benchmarks.md), %.0f are needed", workers, most, p.Rate),
 		fmt.Sprintf("run %.0f instances, raise inbox.Options.Workers, or go nearer to the database",
 			math.Ceil(p.Rate/most)))
 	gib := func(bytes float64, keep time.Duration, turn time.Duration) float64 {
 		return bytes * p.Rate * (keep + turn).Seconds() / (1 << 30)
 	}
-	p.say("disk", skald.Fine,
+	p.addFinding("disk", skald.Fine,
 		fmt.Sprintf("at %.0f messages/s of 256 bytes the outbox takes %.1f GiB and the marks of each consumer %.1f GiB; all of Skald's tables take %.1f GiB now",
 			p.Rate, gib(rowBytes, p.keep.Outbox, Day), gib(markBytes, p.keep.Marks, Day),
 			float64(p.size)/(1<<30)), "")
@@ -308,24 +312,24 @@ func (p *patient) duration(name string) time.Duration {
 	return time.Duration(n) * time.Millisecond
 }
 
-// told returns a timeout as text.
-func told(d time.Duration) string {
+// timeoutText returns a timeout as text.
+func timeoutText(d time.Duration) string {
 	if d == 0 {
 		return "off"
 	}
 	return d.String()
 }
 
-// grade returns Fine if ok is true, otherwise Failed.
-func grade(ok bool) skald.Grade {
+// failedUnless returns Fine if the check passed, otherwise Failed.
+func failedUnless(ok bool) skald.Grade {
 	if ok {
 		return skald.Fine
 	}
 	return skald.Failed
 }
 
-// doubt returns Fine if ok is true, otherwise Doubtful.
-func doubt(ok bool) skald.Grade {
+// doubtfulUnless returns Fine if the check passed, otherwise Doubtful.
+func doubtfulUnless(ok bool) skald.Grade {
 	if ok {
 		return skald.Fine
 	}

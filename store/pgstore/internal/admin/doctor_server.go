@@ -90,10 +90,10 @@ func (d *doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	}
 	listed := func(name, none string, worst skald.Grade, found []string, remedy string) {
 		if len(found) == 0 {
-			p.say(name, skald.Fine, none, "")
+			p.addFinding(name, skald.Fine, none, "")
 			return
 		}
-		p.say(name, worst, strings.Join(found, "; "), remedy)
+		p.addFinding(name, worst, strings.Join(found, "; "), remedy)
 	}
 	listed("blocked", "no session waits for another", skald.Doubtful, v.waits,
 		"end the blocking session if it will not end soon"+v.ended)
@@ -107,7 +107,7 @@ func (d *doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	if v.unbounded {
 		saw = "unlimited, and there are replication slots"
 	}
-	p.say("max_slot_wal_keep_size", doubt(!v.unbounded), saw,
+	p.addFinding("max_slot_wal_keep_size", doubtfulUnless(!v.unbounded), saw,
 		"ALTER SYSTEM SET max_slot_wal_keep_size = '50GB', or a size that fits the disk, then "+
 			"SELECT pg_reload_conf(): a relay whose slot is invalidated polls the table and creates the slot again")
 	p.disk(folder, size)
@@ -123,5 +123,6 @@ func (p *patient) disk(folder, size string) {
 			return
 		}
 	}
-	p.say("free disk", skald.Fine, "the server's disk is not visible from here; the database has "+size, "")
+	p.addFinding("free disk", skald.Fine,
+		"the server's disk is not visible from here; the database has "+size, "")
 }

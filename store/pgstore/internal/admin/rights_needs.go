@@ -10,7 +10,7 @@ import (
 // needs has the rights in the file of a role, as arguments of the statement MissingRight.
 type needs struct{ Rights, Columns, Kinds, Names []string }
 
-// Of returns the rights that a role needs.
+// Of reads the rights that a role needs from the file of the role.
 func Of(role store.Role) (needs, error) {
 	text, err := grantFile(string(role))
 	if err != nil {

@@ -25,20 +25,20 @@ type Rings []leafRing
 // Default returns the rings of a database that was never resized: ten slots of one day.
 func Default() Rings { return Rings{{Slots: 10}} }
 
-// Leaf returns the number of the leaf for the time at. width is the time of one leaf.
-func (rs Rings) Leaf(at time.Time, width time.Duration) int {
+// Leaf returns the number of the leaf for the time t. One leaf has the rows of a period of the given width.
+func (rs Rings) Leaf(t time.Time, width time.Duration) int {
 	r := rs[0]
 	for _, later := range rs[1:] {
-		if at.UnixMilli() >= later.From {
+		if t.UnixMilli() >= later.From {
 			r = later
 		}
 	}
-	return r.leaf(at.Unix() / int64(width/time.Second))
+	return r.leaf(t.Unix() / int64(width/time.Second))
 }
 
 func (r leafRing) leaf(window int64) int { return r.First + int(window%int64(r.Slots)) }
 
-// Leaves returns all leaves of the rings, in order.
+// Leaves lists all leaves of the rings, in order.
 func (rs Rings) Leaves() []int {
 	set := map[int]bool{}
 	for _, r := range rs {
@@ -49,13 +49,13 @@ func (rs Rings) Leaves() []int {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// Live returns the leaves that may have rows of the times between first and last. A row may be older than its
-// ring by early.
-func (rs Rings) Live(first, last time.Time, width, early time.Duration) map[int]bool {
+// Live returns the leaves that may have rows with a time from earliest to latest. A row may be older than
+// the begin of its ring, at most by the margin.
+func (rs Rings) Live(earliest, latest time.Time, width, margin time.Duration) map[int]bool {
 	w, out := int64(width/time.Second), map[int]bool{}
 	for i, r := range rs {
-		from, to := first, last
-		if begin := time.UnixMilli(r.From).Add(-early); r.From > 0 && begin.After(from) {
+		from, to := earliest, latest
+		if begin := time.UnixMilli(r.From).Add(-margin); r.From > 0 && begin.After(from) {
 			from = begin
 		}
 		if i+1 < len(rs) && time.UnixMilli(rs[i+1].From).Before(to) {

@@ -22,7 +22,8 @@ func (s *Steward) forecast(ctx context.Context, keep store.Retention) (store.Mai
 	}
 	for _, n := range k.oldRows() {
 		text := s.pg.RowTexts(n)
-		if err := s.leave(s.count(ctx, text["CountRows"], &k.done.Rows, s.covered(text)), sqlexec.RowLeaf(n),
+		if err := s.noteLeft(s.count(ctx, text["CountRows"], &k.done.Rows, s.covered(text)),
+			sqlexec.RowLeaf(n),
 			&k.done); err != nil {
 			return store.Maintained{}, err
 		}

@@ -19,7 +19,7 @@ func (s *Steward) holdLease(ctx context.Context, what, owner string,
 	return mine && err == nil, err
 }
 
-// Keeps returns the retention that the last Maintain of any process applied.
+// Keeps reads the retention that the last Maintain of any process applied.
 func (s *Steward) Keeps(ctx context.Context) (store.Retention, error) {
 	var rows, marks, steps, sagas float64
 	err := s.pg.Short(ctx, "read retention", s.pg.Call("Keeps").Into(&rows, &marks, &steps, &sagas))

@@ -41,9 +41,9 @@ type Keeping struct {
 	done store.Maintained
 }
 
-// maintain empties the leaves that are older than keep, each in a short transaction. The transaction locks
-// the leaf, checks that all shards have passed its rows, and truncates it. Then maintain deletes expired rows
-// of other tables.
+// maintain empties the leaves with only expired rows, each in a short transaction. The transaction locks the
+// leaf, checks that all shards have passed the rows of the leaf, and truncates it. Then maintain deletes
+// expired rows of other tables.
 func (s *Steward) maintain(ctx context.Context, keep store.Retention) (store.Maintained, error) {
 	keep, err := retention.OrDefaults(keep)
 	if err != nil {
@@ -60,19 +60,19 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (store.Mai
 	return k.done, err
 }
 
-// keeping returns the state of a new run. It sends first before its own statements.
+// keeping returns the state of a new run. It sends the given calls before its own statements.
 func (s *Steward) keeping(ctx context.Context, keep store.Retention,
-	first ...sqlexec.Call) (k Keeping, err error) {
+	calls ...sqlexec.Call) (k Keeping, err error) {
 	k.Retention = keep
 	var now int64
-	err = s.pg.Short(ctx, "maintain", append(first, s.pg.Call("Now").Into(&now),
+	err = s.pg.Short(ctx, "maintain", append(calls, s.pg.Call("Now").Into(&now),
 		s.pg.Call("Ring").Into(&k.ring))...)
 	if err == nil {
 		k.Now = time.Unix(now, 0)
 		k.Rows, err = Parse(k.ring, Default())
 	}
 	if err == nil {
-		err = fits(k.Retention, k.Rows)
+		err = checkSlots(k.Retention, k.Rows)
 	}
 	k.Marks = max(k.Marks, leastMarks)
 	return k, err
@@ -84,9 +84,9 @@ func (k *Keeping) oldRows() []int {
 	return slices.DeleteFunc(k.Rows.Leaves(), func(n int) bool { return live[n] })
 }
 
-// fits returns an error if rows has too few slots for keep. Two slots do not count: writers fill one, and one
-// waits to be emptied.
-func fits(keep store.Retention, rows Rings) error {
+// checkSlots returns an error if the ring rows has too few slots for the retention. Two slots do not count:
+// writers fill one slot, and another waits until it is emptied.
+func checkSlots(keep store.Retention, rows Rings) error {
 	if most := time.Duration(rows.Slots()-2) * Day; keep.Outbox > most {
 		return &store.RetentionError{
 			What: fmt.Sprintf("rows are to be kept %s, the ring has room for %s",
@@ -100,7 +100,7 @@ func fits(keep store.Retention, rows Rings) error {
 // EmptyRows empties the expired leaves that all shards have passed.
 func (s *Steward) EmptyRows(ctx context.Context, k *Keeping) error {
 	for _, n := range k.oldRows() {
-		if err := s.leave(s.EmptyRowLeaf(ctx, n, k), sqlexec.RowLeaf(n), &k.done); err != nil {
+		if err := s.noteLeft(s.EmptyRowLeaf(ctx, n, k), sqlexec.RowLeaf(n), &k.done); err != nil {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func (s *Steward) EmptyRows(ctx context.Context, k *Keeping) error {
 // EmptyRowLeaf empties leaf n. It fails if a shard has not passed all rows of the leaf.
 func (s *Steward) EmptyRowLeaf(ctx context.Context, n int, k *Keeping) error {
 	text := s.pg.RowTexts(n)
-	return s.empty(ctx, "skald_outbox", text["RowsIn"], text["EmptyRows"], &k.done.Rows,
+	return s.truncateLeaf(ctx, "skald_outbox", text["RowsIn"], text["EmptyRows"], &k.done.Rows,
 		sqlexec.Call{SQL: text["LockRows"]}, s.pg.Call("GuardRing", k.ring), s.covered(text))
 }
 
@@ -120,8 +120,9 @@ func (s *Steward) covered(text map[string]string) sqlexec.Call {
 	return sqlexec.Call{SQL: "SELECT " + s.pg.Prefix + "skald_require((" + text["Covered"] + "), 'retention')"}
 }
 
-// empty truncates a leaf unless it is empty. guards must lock the leaf first and then check it.
-func (s *Steward) empty(ctx context.Context, table, filled, truncate string, count *int64,
+// truncateLeaf truncates a leaf unless the leaf is empty. The calls in guards must lock the leaf first and
+// then check it.
+func (s *Steward) truncateLeaf(ctx context.Context, table, filled, truncate string, count *int64,
 	guards ...sqlexec.Call) error {
 	var full bool
 	if err := s.pg.Short(ctx, "check leaf", sqlexec.Call{SQL: filled}.Into(&full)); err != nil || !full {
@@ -139,9 +140,9 @@ func (s *Steward) empty(ctx context.Context, table, filled, truncate string, cou
 	return nil
 }
 
-// leave handles the error of an attempt to empty a leaf. If the leaf was in use, it records that in done and
-// returns nil.
-func (s *Steward) leave(err error, table string, done *store.Maintained) error {
+// noteLeft handles the error of an attempt to empty a leaf. If the leaf was in use, noteLeft adds the table
+// to done.Left and returns nil.
+func (s *Steward) noteLeft(err error, table string, done *store.Maintained) error {
 	switch {
 	case err == nil:
 		return nil
@@ -215,11 +216,12 @@ func (s *Steward) forgetSagas(ctx context.Context, k *Keeping) error {
 	})
 }
 
-// batches calls one, which deletes up to prunePage rows, until no expired rows are left or pruneFor has
-// passed. The transactions are short, so that other transactions rarely wait.
-func (s *Steward) batches(ctx context.Context, k *Keeping, table string, one func() (int64, error)) error {
+// batches calls deleteBatch, which deletes up to prunePage rows, until no expired rows are left or pruneFor
+// has passed. The transactions are short, so that other transactions rarely wait.
+func (s *Steward) batches(ctx context.Context, k *Keeping, table string, deleteBatch func() (int64,
+	error)) error {
 	for until := time.Now().Add(pruneFor); ; {
-		n, err := one()
+		n, err := deleteBatch()
 		if err == nil && n > 0 && table != "" {
 			err = s.pg.Short(ctx, "prune", s.pg.Call("Emptied", table))
 		}

@@ -11,11 +11,12 @@ import (
 	"github.com/skald-go/skald/internal/sqlfile"
 )
 
-// Newest returns the version of the last migration in files, or least if files has no readable migration.
-func Newest(files fs.FS, least int) int {
+// Newest returns the version of the last migration in files. If files has no readable migration, Newest
+// returns the fallback.
+func Newest(files fs.FS, fallback int) int {
 	all, err := sqlfile.Migrations(files, ".")
 	if err != nil || len(all) == 0 {
-		return least
+		return fallback
 	}
 	return all[len(all)-1].Version
 }

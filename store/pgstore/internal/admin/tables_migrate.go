@@ -105,9 +105,9 @@ func newMigrator(o Options) (*migrator, error) {
 	return &migrator{pg: o.DB, source: o.Source, files: files, pause: o.Pause}, err
 }
 
-// migrations returns the migrations in from in order, with prefix before the name of each table.
-func migrations(from fs.FS, prefix string) ([]Migration, error) {
-	list, err := sqlfile.Migrations(from, ".")
+// migrations returns the migrations in files, in order. It adds the prefix to the name of each table.
+func migrations(files fs.FS, prefix string) ([]Migration, error) {
+	list, err := sqlfile.Migrations(files, ".")
 	var out []Migration
 	for _, f := range list {
 		out = append(out, Migration{Version: f.Version, Name: f.Name, Checksum: f.Checksum,
@@ -118,7 +118,7 @@ func migrations(from fs.FS, prefix string) ([]Migration, error) {
 
 // apply applies the pending migrations. It retries until it gets the locks.
 func (m *migrator) apply(ctx context.Context, db Database) (done []Migration, err error) {
-	err = again(ctx, "a table", m.pause, func(wait time.Duration) error {
+	err = retryLocked(ctx, "a table", m.pause, func(wait time.Duration) error {
 		return bounded(ctx, db, m.pg, func(tx pgx.Tx) (err error) {
 			done, err = m.migrate(ctx, tx, wait)
 			return err
@@ -127,8 +127,8 @@ func (m *migrator) apply(ctx context.Context, db Database) (done []Migration, er
 	return done, err
 }
 
-// migrate applies the pending migrations in tx. It waits at most wait for a table lock.
-func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) ([]Migration, error) {
+// migrate applies the pending migrations in tx. It waits for a table lock at most for the time lockWait.
+func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, lockWait time.Duration) ([]Migration, error) {
 	if err := m.look(ctx, tx); err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, wait time.Duration) (
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tx.Exec(ctx, m.pg.SQL["LockShort"], sqlexec.Millis(wait)); err != nil {
+	if _, err := tx.Exec(ctx, m.pg.SQL["LockShort"], sqlexec.Millis(lockWait)); err != nil {
 		return nil, err
 	}
 	for _, one := range todo {

@@ -43,8 +43,8 @@ type resizer struct {
 	did []string // a line for each change
 }
 
-// step runs do in one transaction, with the migration lock and the stored ring.
-func (r *resizer) step(ctx context.Context, do func(tx pgx.Tx, have Rings) error) error {
+// step runs the function change in one transaction, with the migration lock and the stored ring.
+func (r *resizer) step(ctx context.Context, change func(tx pgx.Tx, have Rings) error) error {
 	return bounded(ctx, r.db, r.pg, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, r.pg.SQL["LockMigrations"], r.pg.Schema); err != nil {
 			return fmt.Errorf("lock: %w", err)
@@ -57,19 +57,20 @@ func (r *resizer) step(ctx context.Context, do func(tx pgx.Tx, have Rings) error
 		if err != nil {
 			return err
 		}
-		return do(tx, have)
+		return change(tx, have)
 	})
 }
 
-// patiently runs do as step does. do needs a lock of table, and patiently retries until do gets it.
-func (r *resizer) patiently(ctx context.Context, table string,
-	do func(tx pgx.Tx, have Rings) error) error {
-	return again(ctx, table, LockPause, func(wait time.Duration) error {
+// stepWithLock runs the function change as step does. The function needs a lock of the table. stepWithLock
+// retries until the function gets the lock.
+func (r *resizer) stepWithLock(ctx context.Context, table string,
+	change func(tx pgx.Tx, have Rings) error) error {
+	return retryLocked(ctx, table, LockPause, func(wait time.Duration) error {
 		return r.step(ctx, func(tx pgx.Tx, have Rings) error {
 			if _, err := tx.Exec(ctx, r.pg.SQL["LockShort"], sqlexec.Millis(wait)); err != nil {
 				return err
 			}
-			return do(tx, have)
+			return change(tx, have)
 		})
 	})
 }
@@ -128,14 +129,14 @@ func (r *resizer) makeLeaf(ctx context.Context, tx pgx.Tx, n int) error {
 // retention empties these leaves.
 func (r *resizer) resize(ctx context.Context, slots int) error {
 	for n := range slots {
-		err := r.patiently(ctx, "skald_outbox", func(tx pgx.Tx, _ Rings) error {
+		err := r.stepWithLock(ctx, "skald_outbox", func(tx pgx.Tx, _ Rings) error {
 			return r.makeLeaf(ctx, tx, n)
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return r.patiently(ctx, "skald_outbox", func(tx pgx.Tx, have Rings) error {
+	return r.stepWithLock(ctx, "skald_outbox", func(tx pgx.Tx, have Rings) error {
 		was := have.Slots()
 		if was == slots {
 			return nil

@@ -32,16 +32,17 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("store: %s was locked by open transactions in every try: end the long ones and run it again; it continues where it stopped", e.Table)
 }
 
-// lockWait returns the maximum wait of a try. It is short at first, because other transactions queue behind
-// the try. It grows, because if transactions always overlap, a try succeeds only if it waits longer than the
-// present transaction runs.
-func lockWait(try int) time.Duration { return firstWait << (try / patientTries) }
+// lockWait returns the maximum time that try n waits for a lock. The time is short at first, because other
+// transactions queue behind the try. It grows, because if transactions always overlap, a try succeeds only
+// if it waits longer than the present transaction runs.
+func lockWait(n int) time.Duration { return firstWait << (n / patientTries) }
 
-// again calls try until it gets its lock, with a growing wait. After lockTries calls, or if ctx ends after
-// the first call, it returns a *BusyError.
-func again(ctx context.Context, table string, pause time.Duration, try func(wait time.Duration) error) error {
+// retryLocked calls f until f gets its lock, with a growing wait. After lockTries calls, or if ctx ends
+// after the first call, it returns a *BusyError.
+func retryLocked(ctx context.Context, table string, pause time.Duration,
+	f func(wait time.Duration) error) error {
 	for n := range lockTries {
-		err := try(lockWait(n))
+		err := f(lockWait(n))
 		code := sqlexec.SQLState(err)
 		ended := ctx.Err() != nil && (code == "57014" || errors.Is(err, ctx.Err()))
 		switch {

@@ -18,7 +18,7 @@ func refusedLock() error { return fmt.Errorf("try: %w", &pgconn.PgError{Code: "5
 // always overlap.
 func TestLockWaits(t *testing.T) {
 	var waits []time.Duration
-	err := again(t.Context(), "a table", 0, func(wait time.Duration) error {
+	err := retryLocked(t.Context(), "a table", 0, func(wait time.Duration) error {
 		waits = append(waits, wait)
 		return refusedLock()
 	})
@@ -63,7 +63,7 @@ func TestLockWaitThatIsEnded(t *testing.T) {
 		if name == "in the pause" {
 			pause = time.Hour
 		}
-		err := again(ctx, "a table", pause, func(time.Duration) error {
+		err := retryLocked(ctx, "a table", pause, func(time.Duration) error {
 			tries++
 			err := c.first
 			if tries == 2 {
