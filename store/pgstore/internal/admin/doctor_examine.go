@@ -144,8 +144,8 @@ func (p *patient) measure(stored string) error {
 func (p *patient) server() {
 	p.addFinding("version", failedUnless(p.version >= 150000),
 		fmt.Sprintf("PostgreSQL %d.%d", p.version/10000, p.version%10000), "PostgreSQL 15 or newer is needed")
-	p.addFinding("primary", failedUnless(!p.standby), map[bool]string{true: "a standby",
-		false: "a primary"}[p.standby],
+	p.addFinding("primary", failedUnless(!p.standby),
+		map[bool]string{true: "a standby", false: "a primary"}[p.standby],
 		"let the URL lead to the primary: target_session_attrs=read-write")
 	for _, s := range []struct {
 		name   string
@@ -190,8 +190,8 @@ func (p *patient) rights() {
 func (p *patient) timeouts() {
 	least := p.Handle + 10*time.Second
 	if d := p.duration("transaction_timeout"); d > 0 && d < least {
-		p.addFinding("transaction_timeout", skald.Failed, fmt.Sprintf("%v; a handler may take %v", d,
-			p.Handle),
+		p.addFinding("transaction_timeout", skald.Failed,
+			fmt.Sprintf("%v; a handler may take %v", d, p.Handle),
 			fmt.Sprintf("ALTER ROLE … SET transaction_timeout = '%v', or 0: it ends the connection of a handler that still works", least))
 	} else if _, there := p.settings["transaction_timeout"]; there {
 		p.addFinding("transaction_timeout", skald.Fine, timeoutText(d), "")

@@ -218,8 +218,8 @@ func (s *Steward) forgetSagas(ctx context.Context, k *Keeping) error {
 
 // batches calls deleteBatch, which deletes up to prunePage rows, until no expired rows are left or pruneFor
 // has passed. The transactions are short, so that other transactions rarely wait.
-func (s *Steward) batches(ctx context.Context, k *Keeping, table string, deleteBatch func() (int64,
-	error)) error {
+func (s *Steward) batches(ctx context.Context, k *Keeping, table string,
+	deleteBatch func() (int64, error)) error {
 	for until := time.Now().Add(pruneFor); ; {
 		n, err := deleteBatch()
 		if err == nil && n > 0 && table != "" {
