@@ -36,9 +36,9 @@ func (c *Consumers) spotting(statement, consumer string, out *store.SyncResult) 
 	return []sqlexec.Call{read, server}
 }
 
-// Read returns the calls that read a consumer's checkpoints into out.
-func (c *Consumers) Read(consumer string, out *store.SyncResult) []sqlexec.Call {
-	return c.spotting("Checkpoints", consumer, out)
+// Read returns the calls that read a consumer's checkpoints into the result.
+func (c *Consumers) Read(consumer string, result *store.SyncResult) []sqlexec.Call {
+	return c.spotting("Checkpoints", consumer, result)
 }
 
 // ServerStart returns the start time in server, a SyncResult.Server; nil if server is not valid.

@@ -11,9 +11,9 @@ import (
 )
 
 // Rename moves the rows of a consumer to another name, if no process of either consumer is active. It checks
-// the conditions first without locks, and again in the transaction that moves the rows. If they do not hold,
-// it moves nothing, and out.Done is false. Most of the time goes to marks, because each has entries in two
-// indexes.
+// the conditions first without locks, and again in the transaction that moves the rows. If a condition does
+// not hold, Rename moves nothing and returns a result with Done false. Most of the time goes to marks,
+// because each mark has entries in two indexes.
 func (c *Consumers) Rename(ctx context.Context, r store.Rename) (out store.Renamed, err error) {
 	was, is := sqlexec.Name(r.Old), sqlexec.Name(r.New)
 	err = c.pg.Short(ctx, "count the rows of consumers", c.pg.Call("Patient"), c.countRows(was, &out.Old),

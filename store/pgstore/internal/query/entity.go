@@ -26,7 +26,7 @@ func byEntity(a, b store.Lock) int {
 
 func args(l store.Lock) []any { return []any{sqlexec.Name(l.Space), sqlexec.Key(l.Key)} }
 
-// LockedBy returns the entities that the intake in has locked.
+// LockedBy returns the entities that an intake has locked.
 func LockedBy(in store.Intake, found store.Found) Locked {
 	if len(in.Locks) == 0 {
 		return nil
@@ -38,34 +38,35 @@ func LockedBy(in store.Intake, found store.Found) Locked {
 	return out
 }
 
-// Take appends to calls one call for each entity. The call locks the entity and writes its version to found.
-func (c *Entities) Take(calls []sqlexec.Call, locks []store.Lock, found []int64) []sqlexec.Call {
+// Take adds one call for each entity to the given calls. The call locks the entity and writes its version to
+// versions.
+func (c *Entities) Take(calls []sqlexec.Call, locks []store.Lock, versions []int64) []sqlexec.Call {
 	last := -1
 	for _, i := range sqlexec.Order(locks, byEntity) {
 		if last >= 0 && byEntity(locks[last], locks[i]) == 0 {
-			first, again := &found[last], &found[i]
+			first, again := &versions[last], &versions[i]
 			calls[len(calls)-1].Scan = chain(calls[len(calls)-1].Scan, func() { *again = *first })
 			continue
 		}
 		last = i
-		calls = append(calls, c.pg.Call("LockEntity", args(locks[i])...).Into(&found[i]))
+		calls = append(calls, c.pg.Call("LockEntity", args(locks[i])...).Into(&versions[i]))
 	}
 	return calls
 }
 
-// chain returns a scan function that also calls then after each row.
-func chain(scan func(sqlexec.Scanner) error, then func()) func(sqlexec.Scanner) error {
+// chain returns a scan function that calls scan and then f for each row.
+func chain(scan func(sqlexec.Scanner) error, f func()) func(sqlexec.Scanner) error {
 	return func(row sqlexec.Scanner) error {
 		if err := scan(row); err != nil {
 			return err
 		}
-		then()
+		f()
 		return nil
 	}
 }
 
-// TakeMany returns the call that locks each entity once and writes the versions to found.
-func (c *Entities) TakeMany(locks []store.Lock, found []int64) []sqlexec.Call {
+// TakeMany returns the call that locks each entity once and writes their versions to versions.
+func (c *Entities) TakeMany(locks []store.Lock, versions []int64) []sqlexec.Call {
 	if len(locks) == 0 {
 		return nil
 	}
@@ -89,21 +90,21 @@ func (c *Entities) TakeMany(locks []store.Lock, found []int64) []sqlexec.Call {
 			return err
 		}
 		for _, i := range places[[2]string{space, string(key)}] {
-			found[i] = version
+			versions[i] = version
 		}
 		return nil
 	}
 	return []sqlexec.Call{lock}
 }
 
-// Guard returns the calls that lock the entities that are not in have. They fail if an entity does not have
-// the version in locks; the version 0 allows any version. Guard adds the entities to have.
-func (c *Entities) Guard(locks []store.Lock, have *Locked) ([]sqlexec.Call, error) {
+// Guard returns the calls that lock the entities that are not locked yet, and adds them to locked. The calls
+// fail if an entity does not have the expected version. The version 0 allows any version.
+func (c *Entities) Guard(locks []store.Lock, locked *Locked) ([]sqlexec.Call, error) {
 	var calls []sqlexec.Call
 	for _, i := range sqlexec.Order(locks, byEntity) {
 		l := locks[i]
 		key := [2]string{l.Space, l.Key}
-		version, again := (*have)[key]
+		version, again := (*locked)[key]
 		switch {
 		case again && (l.Version == 0 || l.Version == version):
 			continue
@@ -117,10 +118,10 @@ func (c *Entities) Guard(locks []store.Lock, have *Locked) ([]sqlexec.Call, erro
 		default:
 			calls = append(calls, c.pg.Call("GuardEntity", append(args(l), l.Version)...))
 		}
-		if *have == nil {
-			*have = Locked{}
+		if *locked == nil {
+			*locked = Locked{}
 		}
-		(*have)[key] = l.Version
+		(*locked)[key] = l.Version
 	}
 	return calls, nil
 }

@@ -10,9 +10,10 @@ import (
 // entityPages is the maximum number of pages of skald_entity that List searches for locked entities.
 const entityPages = 1000
 
-// List lists locked entities and reserved keys: one round trip. out.Part is true if the table has more pages.
-func (c *Entities) List(ctx context.Context, q store.LockQuery, most int) (out store.Locks, err error) {
-	out.Supported = true
+// List lists locked entities and reserved keys: one round trip. The Part of the result is true if the table
+// has more pages.
+func (c *Entities) List(ctx context.Context, q store.LockQuery, most int) (result store.Locks, err error) {
+	result.Supported = true
 	limit := int32(most)
 	asked := []any{(*string)(nil), []byte(nil)}
 	if q.Entity != nil {
@@ -28,7 +29,7 @@ func (c *Entities) List(ctx context.Context, q store.LockQuery, most int) (out s
 			e.Since = -1
 		}
 		sqlexec.Handles(&e.Space, &e.Key)
-		out.Entities = append(out.Entities, e)
+		result.Entities = append(result.Entities, e)
 		return err
 	}
 	reserved := c.pg.Call("ListReserved", sqlexec.Name(q.Consumer), limit)
@@ -41,13 +42,13 @@ func (c *Entities) List(ctx context.Context, q store.LockQuery, most int) (out s
 		err := row.Scan(&r.Consumer, &r.Source, &r.ID, &since, &left)
 		sqlexec.Handles(&r.Consumer, &r.Source, &r.ID)
 		r.Since, r.Left = sqlexec.Past(since), sqlexec.Past(left)
-		out.Reserved = append(out.Reserved, r)
+		result.Reserved = append(result.Reserved, r)
 		return err
 	}
 	err = c.pg.Short(ctx, "list locks", c.pg.Call("PlanOnce"), entities,
-		c.pg.Call("ManyEntities", int64(entityPages)).Into(&out.Part), reserved)
+		c.pg.Call("ManyEntities", int64(entityPages)).Into(&result.Part), reserved)
 	if err != nil {
 		return store.Locks{}, err
 	}
-	return out, nil
+	return result, nil
 }

@@ -31,11 +31,12 @@ func (c *Parked) KeyLock(consumer string, id store.Identity, key []byte) int64 {
 
 func (c *Parked) keyOrderArgs(m *store.Mark) []any {
 	return []any{c.KeyLock(m.Consumer, m.Identity, m.Key), sqlexec.Name(m.Consumer), sqlexec.Name(m.Source),
-		sqlexec.Name(m.ID), sqlexec.MessageKey(m.Key), tries(m)}
+		sqlexec.Name(m.ID), sqlexec.MessageKey(m.Key), attemptsOf(m)}
 }
 
-// tries returns the number of attempts of m at its claim; nil for a message from the broker.
-func tries(m *store.Mark) *int32 {
+// attemptsOf returns the number of attempts of the message m at its claim; nil for a message from the
+// broker.
+func attemptsOf(m *store.Mark) *int32 {
 	if m.KeyOrder != store.Retrying {
 		return nil
 	}
@@ -43,13 +44,13 @@ func tries(m *store.Mark) *int32 {
 	return &n
 }
 
-// TakeKeyOrders returns the calls that lock the keys of marks, in the order of the locks. They write to found
-// whether a message must wait for an earlier message of its key.
-func (c *Parked) TakeKeyOrders(marks []store.Mark, found []store.Verdict) []sqlexec.Call {
+// TakeKeyOrders returns the calls that lock the keys of marks, in the order of the locks. If a message must
+// wait for an earlier message of its key, its call writes that to verdicts.
+func (c *Parked) TakeKeyOrders(marks []store.Mark, verdicts []store.Verdict) []sqlexec.Call {
 	var calls []sqlexec.Call
 	for i := range marks {
 		if marks[i].KeyOrder != store.Anytime {
-			take := c.pg.Call("KeyOrder", c.keyOrderArgs(&marks[i])...).Into(&found[i].Outcome)
+			take := c.pg.Call("KeyOrder", c.keyOrderArgs(&marks[i])...).Into(&verdicts[i].Outcome)
 			take.With, take.Server = c.pg.SQL["TakeKeyOrder"], true
 			calls = append(calls, take)
 		}

@@ -26,63 +26,63 @@ func (w *choice) add(how, condition, as string, arg any) {
 	w.where.WriteString(how + strings.ReplaceAll(condition, "?", "$"+strconv.Itoa(len(w.args))+"::"+as))
 }
 
-// byIndex adds the conditions of what that an index supports.
-func (w *choice) byIndex(what *store.ParkedQuery) {
-	if what.Consumer != "" {
-		w.is("consumer = ?", "text", sqlexec.Name(what.Consumer))
+// byIndex adds the conditions of the query q that an index supports.
+func (w *choice) byIndex(q *store.ParkedQuery) {
+	if q.Consumer != "" {
+		w.is("consumer = ?", "text", sqlexec.Name(q.Consumer))
 	}
-	if what.Identity != nil {
-		w.is("source = ?", "text", sqlexec.Name(what.Identity.Source))
-		w.is("id = ?", "text", sqlexec.Name(what.Identity.ID))
+	if q.Identity != nil {
+		w.is("source = ?", "text", sqlexec.Name(q.Identity.Source))
+		w.is("id = ?", "text", sqlexec.Name(q.Identity.ID))
 	}
-	if what.Key != nil {
-		w.is("key = ?", "bytea", sqlexec.MessageKey(what.Key))
+	if q.Key != nil {
+		w.is("key = ?", "bytea", sqlexec.MessageKey(q.Key))
 	}
-	if what.Fingerprint != "" {
-		w.is("fingerprint = ?", "text", sqlexec.StorableText(what.Fingerprint))
+	if q.Fingerprint != "" {
+		w.is("fingerprint = ?", "text", sqlexec.StorableText(q.Fingerprint))
 	}
-	if what.Dead != nil && *what.Dead {
+	if q.Dead != nil && *q.Dead {
 		w.where.WriteString(" AND dead_at IS NOT NULL")
-	} else if what.Dead != nil {
+	} else if q.Dead != nil {
 		w.where.WriteString(" AND dead_at IS NULL")
 	}
 	switch {
-	case what.Failed && what.Dead != nil && !*what.Dead: // the condition of the partial index
+	case q.Failed && q.Dead != nil && !*q.Dead: // the condition of the partial index
 		w.where.WriteString(" AND (attempts > 0 OR last_at >= first_at)")
-	case what.Failed:
+	case q.Failed:
 		w.where.WriteString(" AND (attempts > 0 OR dead_at IS NULL AND last_at >= first_at)")
 	}
-	if what.Calling {
+	if q.Calling {
 		w.where.WriteString(" AND call IS NOT NULL")
 	}
 }
 
-// byRow adds the conditions of what that the database must check for each row.
-func (w *choice) byRow(what *store.ParkedQuery) {
-	for _, c := range [][2]string{{"topic = ?", what.Topic}, {"type = ?", what.Type},
-		{"kind = ?", what.Kind}} {
+// byRow adds the conditions of the query q that the database must check for each row.
+func (w *choice) byRow(q *store.ParkedQuery) {
+	for _, c := range [][2]string{{"topic = ?", q.Topic}, {"type = ?", q.Type},
+		{"kind = ?", q.Kind}} {
 		if c[1] != "" {
 			w.is(c[0], "text", sqlexec.StorableText(c[1]))
 		}
 	}
-	if !what.DeadFrom.IsZero() {
-		w.is("dead_at >= ?", "timestamptz", sqlexec.Moment(what.DeadFrom))
+	if !q.DeadFrom.IsZero() {
+		w.is("dead_at >= ?", "timestamptz", sqlexec.Moment(q.DeadFrom))
 	}
-	if !what.DeadTo.IsZero() {
-		w.is("dead_at < ?", "timestamptz", sqlexec.Moment(what.DeadTo))
+	if !q.DeadTo.IsZero() {
+		w.is("dead_at < ?", "timestamptz", sqlexec.Moment(q.DeadTo))
 	}
-	if column.IsHandle(what.About) { // an envelope has the ID itself and never a handle
-		w.is("id = ?", "text", sqlexec.Name(what.About))
-	} else if what.About != "" { // other parts of an envelope may also have that text, so List checks again
-		w.is("(id = ?", "text", sqlexec.Name(what.About))
+	if column.IsHandle(q.About) { // an envelope has the ID itself and never a handle
+		w.is("id = ?", "text", sqlexec.Name(q.About))
+	} else if q.About != "" { // other parts of an envelope may also have that text, so List checks again
+		w.is("(id = ?", "text", sqlexec.Name(q.About))
 		w.or("position(convert_to(?, 'UTF8') IN envelope) > 0)", "text",
-			sqlexec.StorableText(column.Within(what.About)))
+			sqlexec.StorableText(column.Within(q.About)))
 	}
 }
 
-// List lists messages. to is the last examined place if the limit Scan ended the list, otherwise 0.
+// List lists messages. If the limit Scan ended the list, lastPlace is the last examined place, otherwise 0.
 func (c *Parked) List(ctx context.Context, what store.ParkedQuery,
-	most int) (out []store.Parked, to int64, err error) {
+	limit int) (out []store.Parked, lastPlace int64, err error) {
 	if c.pg.Err != nil {
 		return nil, 0, c.pg.Err
 	}
@@ -93,16 +93,17 @@ func (c *Parked) List(ctx context.Context, what store.ParkedQuery,
 		return sqlexec.Call{SQL: strings.Replace(c.pg.SQL[name], "/*where*/", w.where.String(), 1),
 			Args: w.args}
 	}
-	if what.Scan > 0 && (column.NeedsEachRow(&what) || what.Scan < most) {
+	if what.Scan > 0 && (column.NeedsEachRow(&what) || what.Scan < limit) {
 		w := choice{args: []any{what.After, int64(what.Scan) - 1}}
 		w.byIndex(&what)
-		if err := c.pg.Short(ctx, "find the end of the scan", chosen("ParkedEnd", &w).Into(&to)); err != nil {
+		if err := c.pg.Short(ctx, "find the end of the scan",
+			chosen("ParkedEnd", &w).Into(&lastPlace)); err != nil {
 			return nil, 0, err
 		}
 	}
-	w := choice{args: []any{what.After, what.Bare, int32(most)}}
-	if w.byIndex(&what); to > 0 {
-		w.is("place <= ?", "bigint", to)
+	w := choice{args: []any{what.After, what.Bare, int32(limit)}}
+	if w.byIndex(&what); lastPlace > 0 {
+		w.is("place <= ?", "bigint", lastPlace)
 	}
 	w.byRow(&what)
 	read, last := 0, int64(0)
@@ -120,12 +121,12 @@ func (c *Parked) List(ctx context.Context, what store.ParkedQuery,
 	}
 	err = c.pg.Short(ctx, "list parked messages", kept)
 	switch {
-	case len(out) == most: // the caller continues after the last message, without to
-		to = 0
-	case read == most:
-		to = last
+	case len(out) == limit: // the caller continues after the last message, without to
+		lastPlace = 0
+	case read == limit:
+		lastPlace = last
 	}
-	return out, to, err
+	return out, lastPlace, err
 }
 
 // Count counts the parked, dead and quarantined messages of a consumer.

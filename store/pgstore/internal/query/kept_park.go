@@ -14,10 +14,10 @@ const (
 	maxStack = 16 << 10 // bytes of a stack
 )
 
-// Change returns the calls for the changes of e to parked messages. If together is true, FinishMany already
-// returned the calls for the Finish of e. The transaction has already locked the keys of the messages in
-// ours.
-func (c *Parked) Change(e *store.Effect, together bool, ours map[taken]bool) (calls []sqlexec.Call,
+// Change returns the calls that apply the changes of e to parked messages. If finished is true, FinishMany
+// already returned the calls for the Finish of e. The transaction has already locked the keys of the
+// messages in lockedIDs.
+func (c *Parked) Change(e *store.Effect, finished bool, lockedIDs map[taken]bool) (calls []sqlexec.Call,
 	err error) {
 	change := func(name string, id []any, more ...any) {
 		calls = append(calls, c.pg.Call("Walk"), c.pg.Call("LockParked", id...),
@@ -46,9 +46,9 @@ func (c *Parked) Change(e *store.Effect, together bool, ours map[taken]bool) (ca
 		change("StepBack", id)
 		calls = append(calls, c.requeue(r, id), c.pg.Call("SettleParked", id...))
 	}
-	if f := e.Finish; f != nil && !together {
+	if f := e.Finish; f != nil && !finished {
 		id := sqlexec.Identity(f.Consumer, f.Identity)
-		if calls = append(calls, c.pg.Call("Walk")); !ours[taken{f.Consumer, f.Identity}] {
+		if calls = append(calls, c.pg.Call("Walk")); !lockedIDs[taken{f.Consumer, f.Identity}] {
 			calls = append(calls, c.pg.Call("LockParked", id...))
 		}
 		calls = append(calls, c.pg.Call("FinishParked", finishArgs(f)...))

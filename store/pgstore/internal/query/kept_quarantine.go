@@ -9,7 +9,7 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Quarantine returns the calls for the changes of e to the quarantine.
+// Quarantine returns the calls that apply the changes of e to the quarantine.
 func (c *Parked) Quarantine(e *store.Effect) (calls []sqlexec.Call, err error) {
 	if q := e.Quarantine; q != nil {
 		text, err := column.EncodeBare(&q.Message)

@@ -7,12 +7,12 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// alone returns the calls of an intake with the single mark m, or nil if m needs other calls. Usually the
-// message is new, or it was claimed and has not changed since the claim. Then two statements are enough, and
-// the others are not needed. The transaction must be READ COMMITTED, because the second statement must read
-// the rows that a rival wrote before the rival released the key.
-func (c *Marks) alone(m *store.Mark, v *store.Verdict) ([]sqlexec.Call, error) {
-	tries := tries(m)
+// takeSingle returns the calls of an intake with the single mark m, or nil if m needs other calls. Usually
+// the message is new, or it was claimed and has not changed since the claim. Then two statements are enough,
+// and the others are not needed. The transaction must be READ COMMITTED, because the second statement must
+// read the rows that a rival wrote before the rival released the key.
+func (c *Marks) takeSingle(m *store.Mark, v *store.Verdict) ([]sqlexec.Call, error) {
+	tries := attemptsOf(m)
 	if m.KeyOrder == store.Anytime || m.Keep > 0 || tries != nil && !m.Held {
 		return nil, nil
 	}

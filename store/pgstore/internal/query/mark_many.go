@@ -11,8 +11,8 @@ import (
 // marks and lock the entities. Each statement uses a fixed order, so that rivals do not deadlock. A message
 // that is parked or dead gets no mark, so that the other messages can be committed.
 
-// Many reports whether the statements of this file support an intake: it has several messages of one
-// consumer, without duplicates.
+// Many reports whether the statements of this file can take an intake. The intake must have several messages
+// of one consumer, without duplicates.
 func Many(in store.Intake) bool {
 	marks := in.Marks
 	if len(marks) < 2 {
@@ -65,7 +65,7 @@ func (c *Marks) TakeMany(marks []store.Mark, found []store.Verdict) ([]sqlexec.C
 	if err != nil {
 		return nil, err
 	}
-	return append(append([]sqlexec.Call{narrow}, w.turns()...), insert, w.find(list)), nil
+	return append(append([]sqlexec.Call{narrow}, w.lockKeys()...), insert, w.find(list)), nil
 }
 
 // takingOrder returns the order in which to insert marks. It is the order of the messages, so that their
@@ -85,9 +85,9 @@ func takingOrder(marks []store.Mark) []int {
 // Widen returns the call that resets the planner settings of TakeMany.
 func (c *Marks) Widen() sqlexec.Call { return c.pg.Call("Widen") }
 
-// turns returns the calls that lock the keys. They also find messages that are parked, or that must wait for
-// a parked message.
-func (w *manyMarks) turns() []sqlexec.Call {
+// lockKeys returns the calls that lock the keys. The calls also find the messages that are parked, or that
+// must wait for a parked message.
+func (w *manyMarks) lockKeys() []sqlexec.Call {
 	var locks []int64
 	var arrive, claimed []int
 	for i := range w.marks {
@@ -258,7 +258,7 @@ func (w *manyMarks) find(list []int) sqlexec.Call {
 			var n int32
 			var over bool // ignored: none of these marks expires by its scope
 			var v store.Verdict
-			err := verdict(row, &v, &n, &over)
+			err := scanVerdict(row, &v, &n, &over)
 			if err == nil && !w.fresh[n] {
 				w.found[n] = v
 			}

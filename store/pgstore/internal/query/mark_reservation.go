@@ -18,7 +18,7 @@ func (c *Marks) Reserve(ctx context.Context, r store.Reservation) (out store.Res
 	find := c.pg.Call("FindMark", key...)
 	find.Scan = func(row sqlexec.Scanner) error {
 		done = true
-		return verdict(row, &out.Verdict)
+		return scanVerdict(row, &out.Verdict)
 	}
 	var fingerprint, left int64
 	look := c.pg.Call("FindReservation", append(key[:3:3], r.Token)...)

@@ -38,11 +38,12 @@ func markArgs(m *store.Mark) ([]any, error) {
 		sqlexec.Number(m.Fingerprint), writtenAt(m.ID), m.Held}, nil
 }
 
-// verdict reads a row of FindMark, or of a statement with other columns before those of FindMark.
-func verdict(row sqlexec.Scanner, v *store.Verdict, before ...any) error {
+// scanVerdict reads a row of FindMark into v. If a statement has other columns before those of FindMark,
+// scanVerdict reads these into others.
+func scanVerdict(row sqlexec.Scanner, v *store.Verdict, others ...any) error {
 	var result sqlexec.Blob
 	var left *int64 // microseconds
-	if err := row.Scan(append(before, &v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Emitted,
+	if err := row.Scan(append(others, &v.Outcome, &v.Reason, &v.Fingerprint, &v.Code, &result, &v.Emitted,
 		&v.Headers, &left)...); err != nil {
 		return err
 	}
@@ -70,18 +71,18 @@ func keepArg(m *store.Mark) *int64 {
 	return new(m.Keep.Microseconds())
 }
 
-// Take returns the calls that lock the keys of marks and insert the marks. They write the verdicts to found.
-// committed means that the transaction is READ COMMITTED, so that it reads rows that a rival committed
-// meanwhile.
-func (c *Marks) Take(marks []store.Mark, found []store.Verdict, committed bool) ([]sqlexec.Call, error) {
-	if len(marks) == 1 && committed {
-		if calls, err := c.alone(&marks[0], &found[0]); len(calls) > 0 || err != nil {
+// Take returns the calls that lock the keys of marks and insert the marks. The calls write to verdicts. In a
+// READ COMMITTED transaction, they also read rows that a rival committed after the begin.
+func (c *Marks) Take(marks []store.Mark, verdicts []store.Verdict,
+	readCommitted bool) ([]sqlexec.Call, error) {
+	if len(marks) == 1 && readCommitted {
+		if calls, err := c.takeSingle(&marks[0], &verdicts[0]); len(calls) > 0 || err != nil {
 			return calls, err
 		}
 	}
-	calls := c.kept.TakeKeyOrders(marks, found)
+	calls := c.kept.TakeKeyOrders(marks, verdicts)
 	for _, i := range sqlexec.Order(marks, byIdentity) {
-		take, err := c.takeOne(&marks[i], &found[i])
+		take, err := c.takeOne(&marks[i], &verdicts[i])
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +130,7 @@ func (c *Marks) findMark(args []any, fresh *bool, v *store.Verdict) sqlexec.Call
 		if *fresh {
 			return nil // this row is the new mark
 		}
-		return verdict(row, v)
+		return scanVerdict(row, v)
 	}
 	return find
 }
@@ -152,7 +153,8 @@ func (c *Marks) Guard(m *store.Mark) ([]sqlexec.Call, error) {
 	return calls, nil
 }
 
-// Answer returns the calls that store the answer of m. They fail if the mark does not exist.
+// Answer returns the calls that store the answer of the message m. They fail if the mark of m does not
+// exist.
 func (c *Marks) Answer(m *store.Mark) ([]sqlexec.Call, error) {
 	args, err := markArgs(m)
 	if err != nil {
@@ -181,7 +183,7 @@ func (c *Marks) Seen(ctx context.Context, consumer string, ids []store.Identity)
 		var n int32
 		var over bool
 		var v store.Verdict
-		if err := verdict(row, &v, &n, &over); err != nil {
+		if err := scanVerdict(row, &v, &n, &over); err != nil {
 			return err
 		}
 		if n < 0 || int(n) >= len(out) {

@@ -124,11 +124,11 @@ func (r *reader) raw(v [][]byte, out *store.Row) (err error) {
 		out.Large = &store.Large{Bytes: n, SHA256: string(v[19])}
 	}
 	r.last = len(v[20]) == 1 && (v[20][0] == 1 || v[20][0] == 't')
-	out.Source, out.Topic, out.Type = same(&r.source, v[4]), same(&r.topic, v[5]), same(&r.kind, v[6])
-	out.ContentType, out.Schema = same(&r.contentType, v[7]), same(&r.schema, v[8])
+	out.Source, out.Topic, out.Type = reuse(&r.source, v[4]), reuse(&r.topic, v[5]), reuse(&r.kind, v[6])
+	out.ContentType, out.Schema = reuse(&r.contentType, v[7]), reuse(&r.schema, v[8])
 	out.Subject, out.CausationID, out.TraceParent = string(v[9]), string(v[11]), string(v[12])
 	out.CorrelationID = out.ID // for a row without a correlation ID: the first message of its process
-	same(&out.CorrelationID, v[10])
+	reuse(&out.CorrelationID, v[10])
 	if out.Key, err = r.textOrBlob(14, v); err != nil { // without its key, the row cannot even be deferred
 		return fmt.Errorf("read row %d: %w", out.Seq, err)
 	}
@@ -150,12 +150,12 @@ func (r *reader) content(v [][]byte, out *store.Row) (err error) {
 	return err
 }
 
-// same returns b as a string. It reuses the string before if both are equal, to save memory.
-func same(before *string, b []byte) string {
-	if *before != string(b) {
-		*before = string(b)
+// reuse returns b as a string. If the string last is equal, reuse returns that string, to save memory.
+func reuse(last *string, b []byte) string {
+	if *last != string(b) {
+		*last = string(b)
 	}
-	return *before
+	return *last
 }
 
 func (r *reader) integer(i int, v [][]byte) (int64, error) {

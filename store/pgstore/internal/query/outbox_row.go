@@ -198,12 +198,12 @@ func (o *Outbox) Insert(rows []Row) sqlexec.Call {
 		text(func(r *Row) *string { return r.headers }), times, ids, buckets, o.none)
 }
 
-// orNone returns the value of p, or none if p is nil. none is a random text that no row has; statements
-// convert it to NULL. With array_nulls off an array cannot contain NULL, and Skald must not change that
-// setting in a transaction of the caller.
-func orNone(p *string, none string) string {
+// orNone returns the value of p. If p is nil, it returns null, a random text that no row has. Statements
+// convert this text to NULL. With array_nulls off an array cannot contain NULL, and Skald must not change
+// that setting in a transaction of the caller.
+func orNone(p *string, null string) string {
 	if p == nil {
-		return none
+		return null
 	}
 	return *p
 }

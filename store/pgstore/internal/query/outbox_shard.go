@@ -21,51 +21,51 @@ type LeaseOptions struct {
 }
 
 // Lease takes, renews and releases shards in one round trip. A renewal writes only the row of the relay, and
-// no row of a shard. If ask has a SnapshotBase, Lease also looks for new rows.
-func (o *Outbox) Lease(ctx context.Context, ask store.LeaseRequest, too LeaseOptions) (store.Leased, error) {
-	if ask.Owner == "" {
-		return o.onlyLook(ctx, ask.SnapshotBase, too)
+// no row of a shard. If the request r has a SnapshotBase, Lease also looks for new rows.
+func (o *Outbox) Lease(ctx context.Context, r store.LeaseRequest, too LeaseOptions) (store.Leased, error) {
+	if r.Owner == "" {
+		return o.onlyLook(ctx, r.SnapshotBase, too)
 	}
-	free := shardIDs(ask.Release)
-	if len(ask.LastKnown) > 0 {
-		if err := o.noteMoved(ctx, ask.LastKnown); err != nil {
+	free := shardIDs(r.Release)
+	if len(r.LastKnown) > 0 {
+		if err := o.noteMoved(ctx, r.LastKnown); err != nil {
 			return store.Leased{}, err
 		}
 	}
 	var got store.Leased
 	calls := []sqlexec.Call{o.pg.Call("LockLease"), o.pg.Call("KeepPlace").Into(&got.Timeline),
-		o.pg.Call("ForgetRelays", ask.Owner)}
-	if ask.Leave {
-		calls = append(calls, o.pg.Call("LeaveRelay", ask.Owner, ask.Session),
-			o.pg.Call("LeaveShards", ask.Owner, ask.Session))
+		o.pg.Call("ForgetRelays", r.Owner)}
+	if r.Leave {
+		calls = append(calls, o.pg.Call("LeaveRelay", r.Owner, r.Session),
+			o.pg.Call("LeaveShards", r.Owner, r.Session))
 	} else {
-		ttl := cmp.Or(ask.TTL, defaultTTL)
-		calls = append(calls, o.pg.Call("KeepRelay", ask.Owner, ask.Session, ttl.Microseconds(),
-			cmp.Or(ask.Wait, ttl).Microseconds(), too.Standby, ask.BrokerAway.Microseconds(), ask.Yield))
+		ttl := cmp.Or(r.TTL, defaultTTL)
+		calls = append(calls, o.pg.Call("KeepRelay", r.Owner, r.Session, ttl.Microseconds(),
+			cmp.Or(r.Wait, ttl).Microseconds(), too.Standby, r.BrokerAway.Microseconds(), r.Yield))
 		if len(free) > 0 {
-			calls = append(calls, o.pg.Call("FreeShards", ask.Owner, free))
+			calls = append(calls, o.pg.Call("FreeShards", r.Owner, free))
 		}
-		calls = append(calls, o.pg.Call("TakeShards", ask.Owner, ask.Session, free, too.Standby))
+		calls = append(calls, o.pg.Call("TakeShards", r.Owner, r.Session, free, too.Standby))
 	}
-	last := o.pg.Call("Shards", ask.Owner, ask.Session)
+	last := o.pg.Call("Shards", r.Owner, r.Session)
 	alone := false
-	last.Scan = func(row sqlexec.Scanner) error { return leased(row, &got, &alone) }
-	if err := o.leaseAndLook(ctx, append(calls, last), ask.SnapshotBase, too, &got); err != nil {
+	last.Scan = func(row sqlexec.Scanner) error { return scanShard(row, &got, &alone) }
+	if err := o.leaseAndLook(ctx, append(calls, last), r.SnapshotBase, too, &got); err != nil {
 		return store.Leased{}, err
 	}
-	if ask.Leave || too.Standby && !alone {
+	if r.Leave || too.Standby && !alone {
 		got.Share = 0
 	}
 	return got, nil
 }
 
-// onlyLook looks for new rows after the tick from, in one round trip. If there are no new rows, it writes
+// onlyLook looks for new rows after the tick base, in one round trip. If there are no new rows, it writes
 // nothing and uses no sequence number.
-func (o *Outbox) onlyLook(ctx context.Context, from *string, too LeaseOptions) (got store.Leased, err error) {
-	if from == nil {
+func (o *Outbox) onlyLook(ctx context.Context, base *string, too LeaseOptions) (got store.Leased, err error) {
+	if base == nil {
 		return got, nil
 	}
-	l, err := o.Look(*from, "")
+	l, err := o.Look(*base, "")
 	if err != nil {
 		return got, fmt.Errorf("tick: %w", err)
 	}
@@ -77,14 +77,14 @@ func (o *Outbox) onlyLook(ctx context.Context, from *string, too LeaseOptions) (
 }
 
 // leaseAndLook renews the lease and looks for new rows in one transaction, so that an idle database has one
-// transaction for each heartbeat. It looks first, because a tick needs a transaction number from after its
-// snapshot. A lease before it would already take the number.
-func (o *Outbox) leaseAndLook(ctx context.Context, lease []sqlexec.Call, from *string, too LeaseOptions,
+// transaction for each heartbeat. It looks for rows first, because a tick needs a transaction number from
+// after its snapshot. If the lease were first, the transaction would already have its number.
+func (o *Outbox) leaseAndLook(ctx context.Context, lease []sqlexec.Call, base *string, too LeaseOptions,
 	got *store.Leased) error {
-	if from == nil {
+	if base == nil {
 		return o.pg.Short(ctx, "lease", append(too.First, lease...)...)
 	}
-	l, err := o.Look(*from, "")
+	l, err := o.Look(*base, "")
 	if err != nil {
 		return fmt.Errorf("lease and tick: %w", err)
 	}
@@ -95,8 +95,8 @@ func (o *Outbox) leaseAndLook(ctx context.Context, lease []sqlexec.Call, from *s
 	return err
 }
 
-// leased reads a row of the statement Shards into got. It sets alone to true if no other relay works.
-func leased(row sqlexec.Scanner, got *store.Leased, alone *bool) error {
+// scanShard reads a row of the statement Shards into out. It sets single to true if no other relay works.
+func scanShard(row sqlexec.Scanner, out *store.Leased, single *bool) error {
 	var l store.Shard
 	err := row.Scan(&l.ID, &l.First, &l.Last, &l.Epoch, &l.Token, &l.Cursor.Base, &l.Cursor.Tip,
 		&l.Cursor.Seq, &l.Incarnation)
@@ -104,18 +104,18 @@ func leased(row sqlexec.Scanner, got *store.Leased, alone *bool) error {
 		return err
 	}
 	if l.ID >= 0 {
-		got.Shards = append(got.Shards, l)
+		out.Shards = append(out.Shards, l)
 		return nil
 	}
 	shards, place := l.First, int(l.Epoch)
-	got.Sessions, got.Waiting = l.Last, int(l.Cursor.Seq)
-	if *alone = got.Sessions == 1; l.Token != "" {
-		*alone = got.Sessions == 0
+	out.Sessions, out.Waiting = l.Last, int(l.Cursor.Seq)
+	if *single = out.Sessions == 1; l.Token != "" {
+		*single = out.Sessions == 0
 		return nil // a waiting relay has no share
 	}
-	got.Share = shards / max(got.Sessions, 1)
-	if place < shards%max(got.Sessions, 1) {
-		got.Share++ // the remaining shards go to the first owners by name
+	out.Share = shards / max(out.Sessions, 1)
+	if place < shards%max(out.Sessions, 1) {
+		out.Share++ // the remaining shards go to the first owners by name
 	}
 	return nil
 }

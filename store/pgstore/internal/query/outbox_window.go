@@ -46,16 +46,16 @@ type look struct {
 	there int
 }
 
-// Look returns the calls that look for rows after base. If about is not empty, Look appends a dot and about
-// to the token of the new tick.
-func (o *Outbox) Look(base, about string) (*look, error) {
+// Look returns the calls that look for rows after base. If suffix is not empty, Look adds a dot and the
+// suffix to the token of the new tick.
+func (o *Outbox) Look(base, suffix string) (*look, error) {
 	from, err := ParseTick(base)
 	if err != nil {
 		return nil, err
 	}
 	l := &look{base: base, from: from, Next: Tick{Token: rand.Text()}}
-	if about != "" {
-		l.Next.Token += "." + about
+	if suffix != "" {
+		l.Next.Token += "." + suffix
 	}
 	snapshot := o.pg.Call("Snapshot", from.ID, from.Token, l.Next.Token).Into(&l.there, &l.Next.ID)
 	l.Calls = []sqlexec.Call{o.walk(), snapshot}

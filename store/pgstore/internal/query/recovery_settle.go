@@ -22,9 +22,9 @@ const (
 
 // Recover repairs the outbox of a database that moved, and sequences that are behind the stored rows. It
 // first settles the rows page by page while writers continue; a later call can repeat this part. Then two
-// transactions block writers, and each of them stores note. If note is nil, Recover only returns what it
-// would repair.
-func (r *Recovery) Recover(ctx context.Context, note *sqlexec.Call) (done store.Recovered, err error) {
+// transactions block writers. Each of them runs the call audit, which stores an audit record. If audit is
+// nil, Recover only returns what it would repair.
+func (r *Recovery) Recover(ctx context.Context, audit *sqlexec.Call) (done store.Recovered, err error) {
 	var recovers, horizon, moved, behind, arrivals string
 	var last int64
 	err = r.pg.Short(ctx, "look for a move", r.pg.Call("Recoveries").Into(&recovers),
@@ -39,11 +39,11 @@ func (r *Recovery) Recover(ctx context.Context, note *sqlexec.Call) (done store.
 	saw := slices.DeleteFunc([]string{moved, cmp.Or(behind, arrivals)},
 		func(s string) bool { return s == "" })
 	done.Moved = strings.Join(saw, "; ")
-	if err != nil || note == nil || done.Moved == "" {
+	if err != nil || audit == nil || done.Moved == "" {
 		return done, err
 	}
 	if behind+arrivals != "" {
-		err := r.retryLocked(ctx, func() error { return r.raise(ctx, last, &done, note) })
+		err := r.retryLocked(ctx, func() error { return r.raise(ctx, last, &done, audit) })
 		switch {
 		case sqlexec.Lost(err) && moved == "":
 			return store.Recovered{}, nil // another recover did it meanwhile
@@ -52,7 +52,7 @@ func (r *Recovery) Recover(ctx context.Context, note *sqlexec.Call) (done store.
 			return done, err
 		}
 	}
-	switch err := r.settle(ctx, recovers, horizon, &done, note); {
+	switch err := r.settle(ctx, recovers, horizon, &done, audit); {
 	case sqlexec.Lost(err) && done.Raised == 0:
 		return store.Recovered{}, nil // another recover did it meanwhile
 	case err != nil && !sqlexec.Lost(err):
@@ -62,11 +62,11 @@ func (r *Recovery) Recover(ctx context.Context, note *sqlexec.Call) (done store.
 	return done, nil
 }
 
-// retryLocked calls do, which locks out writers. If do cannot get its lock, retryLocked calls it again after
-// a pause, at most lockTries times.
-func (r *Recovery) retryLocked(ctx context.Context, do func() error) error {
+// retryLocked calls f, which blocks writers. If f cannot get its lock, retryLocked calls f again after a
+// pause, at most lockTries times.
+func (r *Recovery) retryLocked(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
-		err := do()
+		err := f()
 		switch {
 		case err == nil || sqlexec.Lost(err):
 			return err
@@ -81,8 +81,8 @@ func (r *Recovery) retryLocked(ctx context.Context, do func() error) error {
 	}
 }
 
-// Behind returns the calls that fail with a *store.MovedError if sequences are behind the stored rows, as
-// they are after logical replication. Otherwise the store could use a number twice: two messages would have
+// Behind returns the calls that fail with a *store.MovedError if sequences are behind the stored rows, for
+// example after logical replication. Otherwise the store could use a number twice: two messages would have
 // one place, or a message would get the answer of another message.
 func (r *Recovery) Behind() []sqlexec.Call {
 	look := r.pg.Call("After")
@@ -96,9 +96,9 @@ func (r *Recovery) Behind() []sqlexec.Call {
 	return []sqlexec.Call{r.pg.Call("Walk"), look}
 }
 
-// raise moves the sequences past the numbers in use, and stores note.
+// raise moves the sequences past the numbers in use, and runs the call audit.
 func (r *Recovery) raise(ctx context.Context, arrival int64, done *store.Recovered,
-	note *sqlexec.Call) error {
+	audit *sqlexec.Call) error {
 	raised := 0
 	calls := []sqlexec.Call{r.pg.Session(lockWait, sqlexec.DefaultHandle), r.pg.Call("Walk"),
 		r.pg.Call("LockNumbered"), r.pg.Call("GuardBehind", arrival)}
@@ -111,7 +111,7 @@ func (r *Recovery) raise(ctx context.Context, arrival int64, done *store.Recover
 		}
 		calls = append(calls, up)
 	}
-	err := r.pg.Runner.Run(ctx, append(calls, *note)...)
+	err := r.pg.Runner.Run(ctx, append(calls, *audit)...)
 	if err == nil {
 		done.Raised = raised
 	}

@@ -26,13 +26,13 @@ func bySaga(a, b store.SagaRef) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 }
 
-// scanSaga reads sagaColumns into s, and the columns after them into more.
-func scanSaga(row sqlexec.Scanner, more ...any) (s store.Saga, err error) {
+// scanSaga reads sagaColumns into s, and the columns after them into others.
+func scanSaga(row sqlexec.Scanner, others ...any) (s store.Saga, err error) {
 	var since, retry, due, started, changed, ended, read *int64
 	err = row.Scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin,
 		&s.State, &s.Version, &s.Status, &s.Stuck, &s.Paused,
 		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended, &read},
-		more...)...)
+		others...)...)
 	s.Since, s.Retry, s.Due, s.Started, s.Changed, s.Ended = sqlexec.AtMicros(since), sqlexec.AtMicros(retry),
 		sqlexec.AtMicros(due), sqlexec.AtMicros(started), sqlexec.AtMicros(changed), sqlexec.AtMicros(ended)
 	s.Read = sqlexec.AtMicros(read)
@@ -52,7 +52,7 @@ const turns = 3
 // startOne writes a new saga, or reads the stored saga with the same name and key.
 func (c *Sagas) startOne(s *store.Saga, ask asking) (stored store.Saga, fresh bool, err error) {
 	for range turns {
-		stored = written(s)
+		stored = asStored(s)
 		at := &stored.SagaStatus
 		var started, due *int64
 		how, args := "StartSaga", []any{s.Name, s.Key, s.ID, s.Hash, s.Input, s.Fingerprint, s.Origin,
@@ -85,8 +85,9 @@ func (c *Sagas) startOne(s *store.Saga, ask asking) (stored store.Saga, fresh bo
 	return stored, false, nil
 }
 
-// written returns the new saga s as the store has it, without the times that the database sets.
-func written(s *store.Saga) store.Saga {
+// asStored returns the new saga s with the values that the store has, but without the times that the
+// database sets.
+func asStored(s *store.Saga) store.Saga {
 	out := *s
 	out.SagaStatus, out.Version = sagarow.StoredStatus(s.SagaStatus), sagarow.First(s)
 	out.Lease, out.Instead, out.Ended = 0, "", time.Time{}
@@ -140,12 +141,13 @@ func (c *Sagas) lockOne(r store.SagaRef, ask asking) (store.Saga, error) {
 	return s, nil
 }
 
-// Hold returns the calls that lock sagas. They set the element of found if the saga has the given version.
-func (c *Sagas) Hold(refs []store.SagaRef, found []bool) []sqlexec.Call {
+// Hold returns the calls that lock sagas. A call sets its element of same to true if the saga has the given
+// version.
+func (c *Sagas) Hold(refs []store.SagaRef, same []bool) []sqlexec.Call {
 	var calls []sqlexec.Call
 	for _, i := range sqlexec.Order(refs, bySaga) {
 		if r := refs[i]; sagarow.Named(r.Name, r.Key) {
-			hold := c.pg.Call("HoldSaga", r.Name, r.Key, r.Version).Into(&found[i])
+			hold := c.pg.Call("HoldSaga", r.Name, r.Key, r.Version).Into(&same[i])
 			hold.With = c.pg.SQL["TakeSaga"]
 			calls = append(calls, hold)
 		}
@@ -153,7 +155,7 @@ func (c *Sagas) Hold(refs []store.SagaRef, found []bool) []sqlexec.Call {
 	return calls
 }
 
-// LockedSagas returns the sagas that the intake in has locked.
+// LockedSagas returns the sagas that an intake has locked.
 func LockedSagas(in store.Intake, found store.Found) (out []store.SagaRef) {
 	for i, r := range in.Sagas {
 		if found.Sagas[i] {

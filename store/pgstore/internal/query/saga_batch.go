@@ -127,7 +127,8 @@ func (c *Sagas) moveAll(ctx context.Context, args []any, others []store.Effect, 
 		append([]sqlexec.Call{c.pg.Call("Walk"), c.pg.Call("MoveAllSagas", args...)}, calls...)...)
 }
 
-// moveSome applies the moves with the expected versions, and the other parts of their effects.
+// moveSome applies the moves of the sagas that have the expected version, and the other parts of their
+// effects.
 func (c *Sagas) moveSome(ctx context.Context, moves sqlexec.Call, es []store.Effect, stored []bool,
 	callsFor callMaker) error {
 	err := c.pg.Runner.Within(ctx, c.pg.OwnSession(), func(send sqlexec.Sender) error {

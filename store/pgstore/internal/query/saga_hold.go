@@ -16,10 +16,10 @@ func (c *Sagas) HoldEntities(h store.EntityHold, first *bool) (sqlexec.Call, err
 	return c.pg.Call("HoldEntities", es, h.Holder, h.Saga.Name, h.Saga.Key).Into(first), cmp.Or(c.pg.Err, err)
 }
 
-// QueueState returns the calls that read whether holder is in a queue, and whether it is first in all its
-// queues.
-func (c *Sagas) QueueState(holder string, queued, first *bool) ([]sqlexec.Call, error) {
-	look := c.pg.Call("QueueState", holder).Into(queued, first)
+// QueueState returns the calls that read whether holder is in a queue, and whether holder is at the front of
+// all its queues.
+func (c *Sagas) QueueState(holder string, queued, front *bool) ([]sqlexec.Call, error) {
+	look := c.pg.Call("QueueState", holder).Into(queued, front)
 	return []sqlexec.Call{c.pg.Call("LockHeldEntities", holder), look}, c.pg.Err
 }
 
@@ -35,7 +35,7 @@ func (c *Sagas) EntityHolders(es []store.Lock) (list sqlexec.Call, out *[]store.
 	return list, out, cmp.Or(c.pg.Err, err)
 }
 
-// Holds lists places in queues.
+// Holds lists the places of sagas in the queues of entities.
 func (c *Sagas) Holds(ctx context.Context, q store.HoldQuery, limit int) ([]store.Hold, error) {
 	var space string
 	key := []byte{}

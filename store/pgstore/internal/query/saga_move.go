@@ -46,7 +46,7 @@ func (c *Sagas) MoveEach(es []store.Effect) (sqlexec.Call, error) {
 	return c.pg.Call("MoveAllSagas", b.args()...), nil
 }
 
-// MoveHeld combines the first of calls with GuardLent, which saves a statement. It can do so only if that
+// MoveHeld combines the first call with GuardLent, which saves a statement. It can do so only if the first
 // call moves a saga that the transaction has locked. Otherwise MoveHeld changes nothing and returns false.
 func (c *Sagas) MoveHeld(locked []store.SagaRef, calls []sqlexec.Call) bool {
 	if len(calls) == 0 || calls[0].SQL != c.pg.SQL["MoveSaga"] {

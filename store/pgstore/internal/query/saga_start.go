@@ -34,7 +34,7 @@ func (c *Sagas) startMany(ss []store.Saga, ask asking, send sending) (stored []s
 	stored, fresh = make([]store.Saga, len(ss)), make([]bool, len(ss))
 	first := make(map[[2]string]int, len(ss)) // the first index in ss of each saga
 	for i := range ss {
-		stored[i] = written(&ss[i])
+		stored[i] = asStored(&ss[i])
 		at := [2]string{ss[i].Name, ss[i].Key}
 		if _, twice := first[at]; !twice {
 			first[at] = i

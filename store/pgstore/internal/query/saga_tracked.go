@@ -82,14 +82,14 @@ func dated(t store.Tracked, due, drifted *time.Time) store.Tracked {
 	return t
 }
 
-// trackedCounts returns the call that counts tracked sagas into out.
-func (c *Sagas) trackedCounts(out *[]store.TrackedCounts) sqlexec.Call {
+// trackedCounts returns the call that counts tracked sagas and adds the numbers to counts.
+func (c *Sagas) trackedCounts(counts *[]store.TrackedCounts) sqlexec.Call {
 	count := c.pg.Call("CountTracked")
 	count.Scan = func(row sqlexec.Scanner) error {
 		var n store.TrackedCounts
 		err := row.Scan(&n.Flow, &n.Running, &n.Compensating, &n.Overdue, &n.OverdueKey, &n.Drifted,
 			&n.DriftedKey)
-		*out = append(*out, n)
+		*counts = append(*counts, n)
 		return err
 	}
 	return count

@@ -46,13 +46,13 @@ func stepArgs(s *store.Step, more ...any) []any {
 		sqlexec.Name(s.Occurrence)}, more...)
 }
 
-// free reports whether a message may take a step in state s.
-func free(s store.StepState) bool {
+// isFree reports whether a message may take a step in state s.
+func isFree(s store.StepState) bool {
 	return s == store.StepAbsent || s == store.StepParked || s == store.StepDead
 }
 
-// Take returns the call that takes or undoes the step s. The call writes the previous state to found.
-func (c *Steps) Take(s, found *store.Step) (take sqlexec.Call, err error) {
+// Take returns the call that takes or undoes the step s. The call writes the state from before to previous.
+func (c *Steps) Take(s, previous *store.Step) (take sqlexec.Call, err error) {
 	switch s.State {
 	case store.StepDone, store.StepCalling:
 		take = c.pg.Call("TakeStep", stepArgs(s, int16(s.State), sqlexec.Name(s.Source), sqlexec.Name(s.ID),
@@ -78,13 +78,13 @@ func (c *Steps) Take(s, found *store.Step) (take sqlexec.Call, err error) {
 		} else {
 			sqlexec.Handles(&was.Source, &was.ID)
 		}
-		if s.State != store.StepUndone && free(was.State) || was.State == store.StepAbsent {
+		if s.State != store.StepUndone && isFree(was.State) || was.State == store.StepAbsent {
 			was = store.Step{State: was.State}
 		}
 		if tooOld && was.State == store.StepAbsent {
 			was.State = store.StepTooOld
 		}
-		*found = was
+		*previous = was
 		return nil
 	}
 	return take, nil

@@ -50,16 +50,16 @@ type Sender func(ctx context.Context, calls ...Call) error
 // Call returns the call of the statement name with args.
 func (d *DB) Call(name string, args ...any) Call { return Call{SQL: d.SQL[name], Args: args} }
 
-// Into returns c with a Scan that reads the row into dest.
+// Into returns a copy of c with a Scan that reads the row into dest.
 func (c Call) Into(dest ...any) Call {
 	c.Scan = func(row Scanner) error { return row.Scan(dest...) }
 	return c
 }
 
-// Session returns the call that sets the timeouts of a transaction that a handler will use: wait for a lock,
-// and idle for the time between two statements. It also marks the transaction for GuardLent.
-func (d *DB) Session(wait, idle time.Duration) Call {
-	return d.Call("Session", Millis(wait), Millis(idle))
+// Session returns the call that sets the lock timeout and the idle timeout of a transaction that a handler
+// will use. The call also marks the transaction for GuardLent.
+func (d *DB) Session(lockTimeout, idleTimeout time.Duration) Call {
+	return d.Call("Session", Millis(lockTimeout), Millis(idleTimeout))
 }
 
 // OwnSession returns the call that sets the timeouts of a transaction with only Skald's own statements.
@@ -75,17 +75,19 @@ func Millis(d time.Duration) string {
 	return strconv.FormatInt(max(d.Milliseconds(), 1), 10)
 }
 
-// Short runs calls as one transaction, with DefaultWait for locks. Its errors start with act.
+// Short runs the calls as one transaction. A call waits for a lock at most for the time DefaultWait. The
+// errors start with act.
 func (d *DB) Short(ctx context.Context, act string, calls ...Call) error {
 	return d.Within(ctx, DefaultWait, act, calls...)
 }
 
-// Within does as Short, with wait as the maximum wait for a lock.
-func (d *DB) Within(ctx context.Context, wait time.Duration, act string, calls ...Call) error {
+// Within does as Short, but a call waits for a lock at most for the time lockTimeout.
+func (d *DB) Within(ctx context.Context, lockTimeout time.Duration, act string, calls ...Call) error {
 	if d.Err != nil {
 		return d.Err
 	}
-	if err := d.Runner.Run(waiting(ctx, wait), append([]Call{d.ownSession(wait)}, calls...)...); err != nil {
+	if err := d.Runner.Run(waiting(ctx, lockTimeout),
+		append([]Call{d.ownSession(lockTimeout)}, calls...)...); err != nil {
 		return fmt.Errorf("%s: %w", act, d.Own(err))
 	}
 	return nil

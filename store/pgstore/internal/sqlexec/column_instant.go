@@ -39,9 +39,10 @@ func Past(n int64) time.Duration {
 // Seconds returns n seconds as a Duration.
 func Seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// CheckRFC3339 returns an error if RFC 3339, the format of times in broker messages, cannot represent at.
-func CheckRFC3339(at time.Time) error {
-	if year := at.Year(); year < 1 || year > 9999 {
+// CheckRFC3339 returns an error if RFC 3339 cannot represent the time t. Messages on the broker have times
+// in this format.
+func CheckRFC3339(t time.Time) error {
+	if year := t.Year(); year < 1 || year > 9999 {
 		return errors.New("its time is outside of the years 1 to 9999")
 	}
 	return nil

@@ -1,6 +1,6 @@
 package sqlexec
 
-// Some returns nil for "", so that the column is NULL.
+// Some converts "" to nil, so that the column is NULL. It returns a pointer to any other text.
 func Some(s string) *string {
 	if s == "" {
 		return nil
@@ -8,7 +8,8 @@ func Some(s string) *string {
 	return &s
 }
 
-// Given returns the value of p, or nil. It exists because pgx encodes a pointer more slowly than a value.
+// Given returns the value of p, or nil if p is nil. It exists because pgx encodes a pointer more slowly than
+// a value.
 func Given[T any](p *T) any {
 	if p == nil {
 		return nil

@@ -26,14 +26,14 @@ type DB struct {
 	Oldest, Newest int               // the versions of the tables that this build supports
 }
 
-// New returns a DB that runs the statements raw on r. err is the error of loading raw. If it is not nil,
-// every call of the DB returns it. The schema defaults to "public".
-func New(r Runner, schema string, raw map[string]string, err error) *DB {
+// New returns a DB that runs the statements raw on r. loadErr is the error from loading raw. If it is not
+// nil, every call of the DB returns it. The schema defaults to "public".
+func New(r Runner, schema string, raw map[string]string, loadErr error) *DB {
 	own, bad := sqlfile.Load(statements, "sql", Placeholder)
 	d := &DB{Runner: r, Schema: cmp.Or(schema, "public"), Raw: own, SQL: map[string]string{}}
 	prefix, unfit := schemaPrefix(d.Schema)
-	if err = cmp.Or(unfit, err, bad); err != nil {
-		d.Err = fmt.Errorf("open store: %w", err)
+	if loadErr = cmp.Or(unfit, loadErr, bad); loadErr != nil {
+		d.Err = fmt.Errorf("open store: %w", loadErr)
 		return d
 	}
 	d.Prefix = prefix
@@ -50,9 +50,9 @@ func New(r Runner, schema string, raw map[string]string, err error) *DB {
 	return d
 }
 
-// Merge adds the statements in more to raw. It returns an error if a name exists already.
-func Merge(raw, more map[string]string) error {
-	for name, text := range more {
+// Merge adds the statements in others to raw. It returns an error if a name exists already.
+func Merge(raw, others map[string]string) error {
+	for name, text := range others {
 		if raw[name] != "" {
 			return fmt.Errorf("statement %s is defined twice", name)
 		}

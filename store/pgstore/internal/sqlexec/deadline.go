@@ -47,9 +47,10 @@ func longer(ctx context.Context, d time.Duration) context.Context {
 	return context.WithValue(ctx, allowedKey{}, allowed(ctx)+d)
 }
 
-// waiting returns a context for round trips with statements that may wait that long for locks.
-func waiting(ctx context.Context, wait time.Duration) context.Context {
-	return longer(ctx, wait-DefaultWait)
+// waiting returns a context for round trips with statements that may wait for locks, at most for the time
+// lockWait.
+func waiting(ctx context.Context, lockWait time.Duration) context.Context {
+	return longer(ctx, lockWait-DefaultWait)
 }
 
 func allowed(ctx context.Context) time.Duration {
@@ -57,7 +58,7 @@ func allowed(ctx context.Context) time.Duration {
 	return d
 }
 
-// Long returns a context for statements that read or change many rows. They may take 60 times as long.
+// Long returns a context for statements that read or change many rows. It allows 60 times as much time.
 func (p Patience) Long(ctx context.Context) context.Context {
 	return longer(ctx, longTimes*time.Duration(p))
 }
@@ -81,14 +82,14 @@ func missed(ctx context.Context, err error) error {
 	return err
 }
 
-// RoundTrip runs f on conn. The limit of f is the patience plus wait, the time that its statements may wait
-// for locks. If f fails, conn has no transaction afterwards, or is closed.
-func (p Patience) RoundTrip(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, wait time.Duration,
+// RoundTrip runs f on conn. The limit of f is the patience plus lockWait, the time that the statements of f
+// may wait for locks. If f fails, conn has no transaction afterwards, or is closed.
+func (p Patience) RoundTrip(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, lockWait time.Duration,
 	f func(ctx context.Context) error) error {
 	began := time.Now()
-	err := p.Within(ctx, wait, f)
+	err := p.Within(ctx, lockWait, f)
 	if err != nil {
-		if ctx.Err() != nil && allowed(ctx) <= 0 && time.Since(began) > wait+suspicious {
+		if ctx.Err() != nil && allowed(ctx) <= 0 && time.Since(began) > lockWait+suspicious {
 			err = fmt.Errorf("%w: %w", errUnanswered, err)
 		}
 		p.leave(ctx, pool, conn, err)
@@ -179,7 +180,7 @@ func Close(ctx context.Context, conn *pgx.Conn) {
 // is dead, the ping blocks until ctx ends. So Acquire limits each attempt. While all connections are in use,
 // Acquire waits until ctx ends.
 func (p Patience) Acquire(ctx context.Context, pool *pgxpool.Pool) (conn *pgxpool.Conn, err error) {
-	err = p.try(ctx, func(ctx context.Context) (err error) {
+	err = p.acquire(ctx, func(ctx context.Context) (err error) {
 		conn, err = pool.Acquire(ctx)
 		return err
 	}, func() (full bool) {
@@ -192,9 +193,9 @@ func (p Patience) Acquire(ctx context.Context, pool *pgxpool.Pool) (conn *pgxpoo
 	return conn, err
 }
 
-// try calls take with a limit until it succeeds or the tries are used up. Attempts while full returns true do
-// not count: all connections are in use.
-func (p Patience) try(ctx context.Context, take func(context.Context) error, full func() bool) error {
+// acquire calls take with a limit until take succeeds or the number of tries is used up. A try does not
+// count if poolFull returns true, because then all connections are in use.
+func (p Patience) acquire(ctx context.Context, take func(context.Context) error, poolFull func() bool) error {
 	for n := 0; ; n++ {
 		most := time.Duration(p) / tries
 		if n == 0 {
@@ -206,9 +207,9 @@ func (p Patience) try(ctx context.Context, take func(context.Context) error, ful
 		late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 		stop()
 		if err != nil && ctx.Err() != nil && time.Since(began) > suspicious {
-			full() // renews the pool, so that the next caller gets a new connection
+			poolFull() // renews the pool, so that the next caller gets a new connection
 		}
-		if late && (full() || n < tries) {
+		if late && (poolFull() || n < tries) {
 			continue
 		}
 		if err != nil {
@@ -218,9 +219,10 @@ func (p Patience) try(ctx context.Context, take func(context.Context) error, ful
 	}
 }
 
-// Within runs f. Its limit is the patience plus wait, the time that its statements may wait for locks.
-func (p Patience) Within(ctx context.Context, wait time.Duration, f func(context.Context) error) error {
-	within, stop := p.bound(waiting(ctx, wait))
+// Within runs f. The limit of f is the patience plus lockWait, the time that the statements of f may wait
+// for locks.
+func (p Patience) Within(ctx context.Context, lockWait time.Duration, f func(context.Context) error) error {
+	within, stop := p.bound(waiting(ctx, lockWait))
 	defer stop()
 	return missed(within, f(within))
 }
@@ -242,7 +244,7 @@ func (p Patience) OnConn(ctx context.Context, db *sql.DB,
 
 // Conn takes a connection from db, as Acquire does from a pool.
 func (p Patience) Conn(ctx context.Context, db *sql.DB) (conn *sql.Conn, err error) {
-	err = p.try(ctx, func(ctx context.Context) (err error) {
+	err = p.acquire(ctx, func(ctx context.Context) (err error) {
 		conn, err = db.Conn(ctx)
 		return err
 	}, func() bool {

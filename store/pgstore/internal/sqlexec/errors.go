@@ -257,12 +257,12 @@ func message(err error) string {
 	return ""
 }
 
-// SchemaError returns an error for tables of version have, which this build does not support. 0 means that
-// the version is unknown.
-func (d *DB) SchemaError(have int) error {
-	e := &store.SchemaError{Where: "schema " + d.Schema, Have: have, Need: d.Oldest, Last: d.Newest,
+// SchemaError returns an error for tables with a version that this build does not support. 0 means that the
+// version is unknown.
+func (d *DB) SchemaError(version int) error {
+	e := &store.SchemaError{Where: "schema " + d.Schema, Have: version, Need: d.Oldest, Last: d.Newest,
 		Remedy: "run: skald migrate --store URL --schema " + ShellWord(d.Schema)}
-	if have > e.Last {
+	if version > e.Last {
 		e.Remedy = "run a newer build"
 	}
 	return e
@@ -299,7 +299,7 @@ func (d *DB) Beginning(err error) error {
 }
 
 // Own explains an error in a transaction with only Skald's own statements. It returns store.ErrBusy for a
-// lock timeout, because there only a rival can cause one.
+// lock timeout, because in such a transaction only a rival can cause a lock timeout.
 func (d *DB) Own(err error) error {
 	if SQLState(err) == "55P03" {
 		return fmt.Errorf("%w: %w", store.ErrBusy, err)

@@ -19,9 +19,9 @@ const startKey = "skald: session before the first function"
 const session = `SELECT concat_ws(E'\n', current_setting('role'), session_user, current_setting('search_path'),
 	current_setting('statement_timeout'))`
 
-// Started returns the call that records the session of conn, if no call recorded it yet. Send it before a
-// handler uses conn for the first time.
-func Started(conn *pgx.Conn) (c Call, first bool) {
+// Started returns the call that records the session of conn. It returns false if a call recorded the session
+// already. Send the call before a handler uses conn for the first time.
+func Started(conn *pgx.Conn) (c Call, needed bool) {
 	data := conn.PgConn().CustomData()
 	if data[startKey] != nil {
 		return c, false

@@ -20,7 +20,7 @@ var ErrForeign = errors.New("the driver is not that of github.com/jackc/pgx/v5/s
 // call.
 const answerOf = "skald_call"
 
-// script joins calls into one text, with their arguments as literals.
+// script joins the calls into one text, with their arguments as literals.
 func script(calls []Call) (string, error) {
 	var b strings.Builder
 	for i, c := range calls {
@@ -40,13 +40,13 @@ func script(calls []Call) (string, error) {
 	return b.String(), nil
 }
 
-// SendText runs the SQL text before and then calls in tx, in one round trip.
-func SendText(ctx context.Context, tx *sql.Tx, before string, calls []Call) error {
+// SendText runs the SQL text prefix and then the calls in tx, in one round trip.
+func SendText(ctx context.Context, tx *sql.Tx, prefix string, calls []Call) error {
 	text, err := script(calls)
 	if err != nil {
 		return err
 	}
-	rows, err := tx.QueryContext(ctx, before+text)
+	rows, err := tx.QueryContext(ctx, prefix+text)
 	if err == nil {
 		err = errors.Join(readRows(rows, calls), rows.Close())
 	}
@@ -94,7 +94,7 @@ func readRows(rows *sql.Rows, calls []Call) error {
 
 func (c Call) answers() bool { return c.Scan != nil || c.Done != nil || c.Fail != nil }
 
-// runText runs calls as one transaction, in three round trips.
+// runText runs the calls as one transaction, in three round trips.
 func runText(ctx context.Context, conn *sql.Conn, calls []Call) error {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {

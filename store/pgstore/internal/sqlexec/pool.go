@@ -70,19 +70,19 @@ func (r poolRunner) Within(ctx context.Context, session Call, f func(send Sender
 	return trip(ctx, func(ctx context.Context) error { return committed(conn.Exec(ctx, commit)) })
 }
 
-// Send sends calls as one pipeline in the transaction of conn; the first call may begin it.
+// Send sends the calls as one pipeline in the transaction of conn; the first call may begin the transaction.
 func Send(ctx context.Context, conn *pgx.Conn, calls []Call) error {
 	b := &pgx.Batch{}
 	queue(b, calls)
 	br := conn.SendBatch(ctx, b)
 	defer br.Close()
-	if err := answers(br, calls); err != nil {
+	if err := readResults(br, calls); err != nil {
 		return err
 	}
 	return br.Close()
 }
 
-// SendCommit sends calls and a COMMIT in one round trip. It returns an error if the server rolled back
+// SendCommit sends the calls and a COMMIT in one round trip. It returns an error if the server rolled back
 // instead.
 func SendCommit(ctx context.Context, conn *pgx.Conn, calls []Call) error {
 	b := &pgx.Batch{}
@@ -90,7 +90,7 @@ func SendCommit(ctx context.Context, conn *pgx.Conn, calls []Call) error {
 	b.Queue(commit)
 	br := conn.SendBatch(ctx, b)
 	defer br.Close()
-	if err := answers(br, calls); err != nil {
+	if err := readResults(br, calls); err != nil {
 		return err
 	}
 	if err := committed(br.Exec()); err != nil {
@@ -114,10 +114,10 @@ func queue(b *pgx.Batch, calls []Call) {
 	}
 }
 
-// answers reads the results of calls and returns the first error.
-func answers(br pgx.BatchResults, calls []Call) error {
+// readResults reads the results of the calls and returns the first error.
+func readResults(br pgx.BatchResults, calls []Call) error {
 	for _, c := range calls {
-		if err := answer(br, c); err != nil {
+		if err := readResult(br, c); err != nil {
 			if c.Fail != nil {
 				err = c.Fail(err)
 			}
@@ -127,7 +127,7 @@ func answers(br pgx.BatchResults, calls []Call) error {
 	return nil
 }
 
-func answer(br pgx.BatchResults, c Call) error {
+func readResult(br pgx.BatchResults, c Call) error {
 	if c.Scan == nil {
 		tag, err := br.Exec()
 		if err == nil && c.Done != nil {
@@ -196,7 +196,7 @@ func UndoLent(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// Open begins a transaction and runs calls in it, in one round trip.
+// Open begins a transaction and runs the calls in the transaction, in one round trip.
 func Open(ctx context.Context, conn *pgx.Conn, level pgx.TxIsoLevel, calls []Call) (pgx.Tx, error) {
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{IsoLevel: level, AccessMode: pgx.ReadWrite})
@@ -206,25 +206,25 @@ func Open(ctx context.Context, conn *pgx.Conn, level pgx.TxIsoLevel, calls []Cal
 	if _, err := br.Exec(); err != nil {
 		return nil, err
 	}
-	if err := answers(br, calls); err != nil {
+	if err := readResults(br, calls); err != nil {
 		return nil, err
 	}
 	return br.Tx(), br.Close()
 }
 
-// SendFollowing commits a transaction and begins the next one, in one round trip. It sends calls, COMMIT,
-// BEGIN and the calls of then. PostgreSQL skips everything after an error, so the second transaction begins
-// only if the commit succeeded. err is an error of the first transaction; begun reports whether all of then
-// succeeded.
-func SendFollowing(ctx context.Context, conn *pgx.Conn, calls, then []Call) (begun bool, err error) {
+// SendFollowing commits a transaction and begins the next one, in one round trip. It sends the calls,
+// COMMIT, BEGIN and the calls of the next transaction. PostgreSQL skips everything after an error, so the
+// second transaction begins only if the commit succeeded. err is an error of the first transaction. The
+// result begun is true if all of nextCalls succeeded.
+func SendFollowing(ctx context.Context, conn *pgx.Conn, calls, nextCalls []Call) (begun bool, err error) {
 	b := &pgx.Batch{}
 	queue(b, calls)
 	b.Queue(commit)
 	b.Queue(Begin)
-	queue(b, then)
+	queue(b, nextCalls)
 	br := conn.SendBatch(ctx, b)
 	defer br.Close()
-	if err := answers(br, calls); err != nil {
+	if err := readResults(br, calls); err != nil {
 		return false, err
 	}
 	if err := committed(br.Exec()); err != nil {
@@ -233,10 +233,10 @@ func SendFollowing(ctx context.Context, conn *pgx.Conn, calls, then []Call) (beg
 	if _, err := br.Exec(); err != nil {
 		return false, nil
 	}
-	return answers(br, then) == nil && br.Close() == nil, nil
+	return readResults(br, nextCalls) == nil && br.Close() == nil, nil
 }
 
-// SendIn runs calls in tx, in one round trip.
+// SendIn runs the calls in tx, in one round trip.
 func SendIn(ctx context.Context, tx pgx.Tx, calls []Call) error {
 	if len(calls) == 0 {
 		return nil
@@ -245,7 +245,7 @@ func SendIn(ctx context.Context, tx pgx.Tx, calls []Call) error {
 	queue(b, calls)
 	br := tx.SendBatch(ctx, b)
 	defer br.Close()
-	if err := answers(br, calls); err != nil {
+	if err := readResults(br, calls); err != nil {
 		return err
 	}
 	return br.Close()

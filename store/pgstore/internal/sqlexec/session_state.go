@@ -35,13 +35,13 @@ func ReportedBySQL(conn *sql.Conn) (r Reported) {
 	return r
 }
 
-// GuardLentState does as GuardLent. It also sets left to true if the session may have state that remains
-// after the transaction. Then the caller must call LeftBehind after the commit.
-func (d *DB) GuardLentState(left *bool) Call {
+// GuardLentState does as GuardLent. The call also sets hasState to true if the session may have state that
+// remains after the transaction. Then the caller must call LeftBehind after the commit.
+func (d *DB) GuardLentState(hasState *bool) Call {
 	guard := d.GuardLent()
 	guard.SQL = d.SQL["GuardLentState"]
 	var one int
-	return guard.Into(&one, left)
+	return guard.Into(&one, hasState)
 }
 
 // LeftBehind reports whether the session has temporary objects, channels of LISTEN or cursors WITH HOLD: one

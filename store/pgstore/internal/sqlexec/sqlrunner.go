@@ -83,12 +83,12 @@ func WithDriverConn(conn *sql.Conn, f func(*pgx.Conn) error) error {
 	})
 }
 
-// SendOn runs calls in tx, the transaction of conn: one round trip. With a driver other than pgx, it first
-// runs the SQL text before.
-func SendOn(ctx context.Context, conn *sql.Conn, tx *sql.Tx, before string, calls []Call) error {
+// SendOn runs the calls in tx, the transaction of conn: one round trip. With a driver other than pgx, it
+// first runs the SQL text prefix.
+func SendOn(ctx context.Context, conn *sql.Conn, tx *sql.Tx, prefix string, calls []Call) error {
 	err := WithDriverConn(conn, func(c *pgx.Conn) error { return Send(ctx, c, calls) })
 	if errors.Is(err, ErrForeign) {
-		return SendText(ctx, tx, before, calls)
+		return SendText(ctx, tx, prefix, calls)
 	}
 	return err
 }

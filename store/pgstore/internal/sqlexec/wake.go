@@ -37,7 +37,7 @@ func (w *Waker) Woken() <-chan struct{} {
 // Wake wakes the relays and engines of this process and of other processes.
 func (w *Waker) Wake() {
 	w.Here()
-	w.notifier.tell()
+	w.notifier.schedule()
 }
 
 // Here wakes the relays and engines of this process only.

@@ -41,9 +41,9 @@ type Listener struct {
 
 var _ skald.Runner = (*Listener)(nil)
 
-// Listen returns a Listener at url that wakes each waker in all after a write to its schema.
-func Listen(url string, all ...*Waker) (*Listener, error) {
-	if len(all) == 0 {
+// Listen returns a Listener at url. After a write to the schema of a waker, the Listener wakes this waker.
+func Listen(url string, wakers ...*Waker) (*Listener, error) {
+	if len(wakers) == 0 {
 		return nil, errors.New("listen: give at least one store")
 	}
 	if err := endpoint.CheckPostgres(url); err != nil {
@@ -53,7 +53,7 @@ func Listen(url string, all ...*Waker) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	return &Listener{Logger: slog.Default(), all: all, config: config,
+	return &Listener{Logger: slog.Default(), all: wakers, config: config,
 		pingEvery: defaultPingEvery, callMost: defaultCallMost}, nil
 }
 
@@ -61,7 +61,7 @@ func Listen(url string, all ...*Waker) (*Listener, error) {
 // error that a retry cannot fix, such as a wrong password.
 func (l *Listener) Run(ctx context.Context) error {
 	for fails := 0; ctx.Err() == nil; {
-		heard, err := l.hear(ctx)
+		heard, err := l.listen(ctx)
 		if heard {
 			fails = 0
 		}
@@ -87,8 +87,8 @@ type beforeError struct{ error }
 
 func (e *beforeError) Unwrap() error { return e.error }
 
-// hear connects and listens until the connection fails. heard reports whether it began to listen.
-func (l *Listener) hear(ctx context.Context) (heard bool, err error) {
+// listen connects and listens until the connection fails. It returns true if it began to listen.
+func (l *Listener) listen(ctx context.Context) (began bool, err error) {
 	conn, err := l.connect(ctx)
 	if err != nil {
 		return false, err
@@ -98,7 +98,7 @@ func (l *Listener) hear(ctx context.Context) (heard bool, err error) {
 		defer cancel()
 		_ = conn.Close(end)
 	}()
-	err = l.within(ctx, func(ctx context.Context) error {
+	err = l.runLimited(ctx, func(ctx context.Context) error {
 		_, err := conn.Exec(ctx, l.all[0].pg.SQL["Listen"])
 		return err
 	})
@@ -109,7 +109,7 @@ func (l *Listener) hear(ctx context.Context) (heard bool, err error) {
 		w.Here() // for writes before this connection listened
 	}
 	for {
-		n, err := l.next(ctx, conn)
+		n, err := l.waitNext(ctx, conn)
 		if err != nil {
 			return true, err
 		}
@@ -124,7 +124,7 @@ func (l *Listener) hear(ctx context.Context) (heard bool, err error) {
 // connect opens a connection, within callMost.
 func (l *Listener) connect(ctx context.Context) (conn *pgx.Conn, err error) {
 	config := l.config.Copy()
-	err = l.within(ctx, func(ctx context.Context) error {
+	err = l.runLimited(ctx, func(ctx context.Context) error {
 		if l.BeforeConnect != nil {
 			if err := l.BeforeConnect(ctx, config); err != nil {
 				return &beforeError{err}
@@ -136,9 +136,9 @@ func (l *Listener) connect(ctx context.Context) (conn *pgx.Conn, err error) {
 	return conn, err
 }
 
-// next waits for a notification. If no notification arrives within pingEvery, next pings the server, because
-// a client does not notice a dead connection otherwise.
-func (l *Listener) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+// waitNext waits for a notification. If no notification arrives within pingEvery, waitNext pings the server,
+// because a client does not notice a dead connection otherwise.
+func (l *Listener) waitNext(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	for {
 		quiet, stop := context.WithTimeout(ctx, l.pingEvery)
 		n, err := conn.WaitForNotification(quiet)
@@ -147,15 +147,15 @@ func (l *Listener) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notificati
 		if err == nil || !late || conn.IsClosed() {
 			return n, err
 		}
-		if err := l.within(ctx, conn.Ping); err != nil {
+		if err := l.runLimited(ctx, conn.Ping); err != nil {
 			return nil, fmt.Errorf("the server does not answer a ping: %w", err)
 		}
 	}
 }
 
-// within runs call with the limit callMost.
-func (l *Listener) within(ctx context.Context, call func(context.Context) error) error {
+// runLimited runs f with the time limit callMost.
+func (l *Listener) runLimited(ctx context.Context, f func(context.Context) error) error {
 	ctx, stop := context.WithTimeout(ctx, l.callMost)
 	defer stop()
-	return call(ctx)
+	return f(ctx)
 }

@@ -26,8 +26,8 @@ type notifier struct {
 	last    time.Time
 }
 
-// tell sends one notification for all writes within notifyGap.
-func (n *notifier) tell() {
+// schedule sends one notification for all writes within notifyGap.
+func (n *notifier) schedule() {
 	if n.send == nil {
 		return
 	}

@@ -14,10 +14,10 @@ func manyWrites(t *testing.T) {
 	sent := make(chan struct{}, 1000)
 	n := &notifier{send: func(context.Context) { sent <- struct{}{} }}
 	for range 10_000 {
-		n.tell()
+		n.schedule()
 	}
 	<-sent // the first
-	n.tell()
+	n.schedule()
 	<-sent // one after the burst
 	if more := len(sent); more > 5 {
 		t.Errorf("%d more", more)
