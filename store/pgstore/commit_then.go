@@ -17,30 +17,31 @@ const (
 	maxFollowingBusy = 4
 )
 
-// CommitThen commits this unit and begins the next one in one round trip. It does so if next has one message
-// or one saga and locks no entities: then only a rival for the same message or saga can delay the begin.
-// Otherwise CommitThen only commits and returns nil as the next unit. It also returns nil after several units
-// in a row, so that the connection returns to the pool, and always if the pool has hooks.
-func (u *unit) CommitThen(ctx context.Context, next store.Intake,
+// CommitThen commits this unit and begins the next one in one round trip. It does so only if the next unit
+// has one message or one saga and locks no entities. Then only a rival for the same message or saga can
+// delay the begin. Otherwise CommitThen only commits, and returns nil as the next unit. It also returns nil
+// after several units in a row, so that the connection returns to the pool, and always if the pool has
+// hooks.
+func (u *unit) CommitThen(ctx context.Context, nextIntake store.Intake,
 	es ...store.Effect) (store.Unit[pgx.Tx], error) {
-	if u.ended() || !u.canFollow(next) {
+	if u.hasEnded() || !u.canFollow(nextIntake) {
 		return nil, u.Commit(ctx, es...)
 	}
 	then, conn := &unit{s: u.s, nth: u.nth + 1, reported: u.reported}, u.conn
-	take, err := u.s.intake(next, &then.found)
+	take, err := u.s.intake(nextIntake, &then.found)
 	if err != nil {
 		return nil, u.Commit(ctx, es...)
 	}
-	now, later := splitNeeded(next, u.s.bind(next, take))
-	if !prepared(conn, now) {
+	now, later := splitNeeded(nextIntake, u.s.bind(nextIntake, take))
+	if !wasPrepared(conn, now) {
 		return nil, u.Commit(ctx, es...)
 	}
 	if now = u.s.tryingLocks(now); now == nil {
 		return nil, u.Commit(ctx, es...)
 	}
 	begun := false
-	err = u.s.roundTrip(ctx, u.conn, next.Wait, func(ctx context.Context) error {
-		calls, err := u.last(ctx, conn, es)
+	err = u.s.roundTrip(ctx, u.conn, nextIntake.Wait, func(ctx context.Context) error {
+		calls, err := u.lastCalls(ctx, conn, es)
 		if err == nil {
 			begun, err = sqlexec.SendFollowing(ctx, conn, calls, now)
 		}
@@ -49,10 +50,10 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 	tx := u.tx.live() // the pgx.Tx itself, which uses only the connection
 	if err = u.committed(ctx, err, es); err == nil && begun {
 		look := func(ctx context.Context) (err error) {
-			tx, err = then.look(ctx, conn, tx, next, later)
+			tx, err = then.readVerdicts(ctx, conn, tx, nextIntake, later)
 			return err
 		}
-		begun = u.s.roundTrip(ctx, u.conn, next.Wait, look) == nil
+		begun = u.s.roundTrip(ctx, u.conn, nextIntake.Wait, look) == nil
 	}
 	if err != nil || !begun {
 		_ = sqlexec.Undo(ctx, conn)
@@ -64,25 +65,25 @@ func (u *unit) CommitThen(ctx context.Context, next store.Intake,
 	if pooled == nil { // Drop took the connection after the commit
 		return nil, nil
 	}
-	then.lend(pooled, tx, next)
+	then.lend(pooled, tx, nextIntake)
 	return then, nil
 }
 
-// canFollow reports whether CommitThen may begin next on the connection of u.
-func (u *unit) canFollow(next store.Intake) bool {
+// canFollow reports whether CommitThen may begin the next unit on the connection of u.
+func (u *unit) canFollow(nextIntake store.Intake) bool {
 	s, most := u.s, maxFollowing
 	if s.waiting.Load() > 0 {
 		most = maxFollowingBusy
 	}
-	one := len(next.Marks) == 1 && len(next.Sagas) == 0 || len(next.Marks) == 0 && len(next.Steps) == 0 &&
-		len(next.Sagas) == 1
+	one := len(nextIntake.Marks) == 1 && len(nextIntake.Sagas) == 0 ||
+		len(nextIntake.Marks) == 0 && len(nextIntake.Steps) == 0 && len(nextIntake.Sagas) == 1
 	return u.nth < most && isoLevel(u.level) == pgx.ReadCommitted &&
-		!s.hooked && !u.tx.unshared && !u.tx.sets && !u.changed() && len(next.Locks) == 0 && one &&
-		isoLevel(next.Isolation) == pgx.ReadCommitted
+		!s.hooked && !u.tx.unshared && !u.tx.sets && !u.changed() && len(nextIntake.Locks) == 0 && one &&
+		isoLevel(nextIntake.Isolation) == pgx.ReadCommitted
 }
 
-// tryingLocks changes calls so that they try to lock the key and never wait for it. It returns nil if calls
-// are not those of one message or one saga.
+// tryingLocks changes the calls so that they try to lock the key and never wait for it. It returns nil if
+// the calls are not those of one message or one saga.
 func (c *core) tryingLocks(calls []sqlexec.Call) []sqlexec.Call {
 	switch calls[0].SQL {
 	case c.pg.SQL["TakeArrive"]:
@@ -99,7 +100,8 @@ func (c *core) tryingLocks(calls []sqlexec.Call) []sqlexec.Call {
 
 const preparedKey = "skald: statements of intakes"
 
-// notePrepared records that conn ran calls. So conn has prepared them, or has the rights to do so.
+// notePrepared records that conn ran the statements of these calls. So conn has prepared the statements, or
+// has the rights to do so.
 func notePrepared(conn *pgx.Conn, calls []sqlexec.Call) {
 	data := conn.PgConn().CustomData()
 	texts, _ := data[preparedKey].(map[string]bool)
@@ -112,10 +114,10 @@ func notePrepared(conn *pgx.Conn, calls []sqlexec.Call) {
 	}
 }
 
-// prepared reports whether conn ran the statements of calls before. pgx prepares a new statement before it
-// sends the pipeline. If the role has no right to the new statement, the server aborts the open transaction,
-// and the unit could not commit.
-func prepared(conn *pgx.Conn, calls []sqlexec.Call) bool {
+// wasPrepared reports whether conn ran the statements of these calls before. pgx prepares a new statement
+// before it sends the pipeline. If the role has no right to the new statement, the server aborts the open
+// transaction, and the unit could not commit.
+func wasPrepared(conn *pgx.Conn, calls []sqlexec.Call) bool {
 	texts, _ := conn.PgConn().CustomData()[preparedKey].(map[string]bool)
 	for _, c := range calls {
 		if !texts[c.SQL] {

@@ -18,9 +18,9 @@ var (
 )
 
 // outflow returns the calls that apply es at the end of a transaction. The calls with guards come first, and
-// the outbox rows of all effects last. rows are the messages that the handler wrote earlier. marks are the
-// marks that the intake of the transaction took; have are the entities that it locked.
-func (c *core) outflow(es []store.Effect, rows []query.Row, have query.Locked,
+// the outbox rows of all effects last. rows are the messages that the handler wrote earlier. locked has the
+// entities that the intake of the transaction locked, and marks has the marks that the intake took.
+func (c *core) outflow(es []store.Effect, rows []query.Row, locked query.Locked,
 	marks ...store.Mark) ([]sqlexec.Call, error) {
 	ours := query.TakenOf(marks, es)
 	calls := c.kept.FinishMany(es, ours)
@@ -36,7 +36,7 @@ func (c *core) outflow(es []store.Effect, rows []query.Row, have query.Locked,
 			calls = append(calls, mark...)
 		}
 		calls = append(calls, c.steps.Set(e.Step)...)
-		locks, err := c.entities.Guard(e.Locks, &have)
+		locks, err := c.entities.Guard(e.Locks, &locked)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func (c *core) outflow(es []store.Effect, rows []query.Row, have query.Locked,
 		if err != nil {
 			return nil, err
 		}
-		calls = append(append(append(calls, others...), keep...), c.operate(e)...)
+		calls = append(append(append(calls, others...), keep...), c.operatorCalls(e)...)
 		calls = append(calls, c.steps.Note(e.Park)...)
 	}
 	if len(rows) > 0 {
@@ -95,8 +95,8 @@ func (c *core) consumerCalls(e *store.Effect) ([]sqlexec.Call, error) {
 	return append(calls, others...), err
 }
 
-// operate returns the calls for the actions of an operator in e, except those on parked messages.
-func (c *core) operate(e *store.Effect) (calls []sqlexec.Call) {
+// operatorCalls returns the calls for the actions of an operator in e, except actions on parked messages.
+func (c *core) operatorCalls(e *store.Effect) (calls []sqlexec.Call) {
 	if e.Rewind != nil {
 		calls = append(calls, c.consumers.Rewind(e.Rewind))
 	}

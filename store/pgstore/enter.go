@@ -54,7 +54,7 @@ func (c *core) entering(in store.Intake, found *store.Found) ([]sqlexec.Call, er
 	return calls, err
 }
 
-// Enter applies the intake in, in a transaction of the caller: one round trip, or two if a mark exists.
+// Enter applies an intake in a transaction of the caller: one round trip, or two if a mark exists.
 func (s *Store) Enter(ctx context.Context, tx pgx.Tx, in store.Intake) (found store.Found, err error) {
 	calls, err := s.entering(in, &found)
 	if err != nil {
@@ -81,7 +81,7 @@ func wantedOf(calls []sqlexec.Call) (out []sqlexec.Call) {
 	return out
 }
 
-// Enter applies the intake in, in a transaction of the caller: one round trip for each statement.
+// Enter applies an intake in a transaction of the caller: one round trip for each statement.
 func (s *SQLStore) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found store.Found, err error) {
 	calls, err := s.entering(in, &found)
 	if err != nil {
@@ -91,15 +91,15 @@ func (s *SQLStore) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (foun
 		if c.Need != nil && !c.Need() {
 			continue
 		}
-		if err := s.one(ctx, tx, c); err != nil {
+		if err := s.runOne(ctx, tx, c); err != nil {
 			return found, fmt.Errorf("enter: %w", s.pg.Beginning(err))
 		}
 	}
 	return found, nil
 }
 
-// one runs a single call in a transaction of the caller.
-func (s *SQLStore) one(ctx context.Context, tx *sql.Tx, c sqlexec.Call) (err error) {
+// runOne runs a single call in a transaction of the caller.
+func (s *SQLStore) runOne(ctx context.Context, tx *sql.Tx, c sqlexec.Call) (err error) {
 	if !s.pgx {
 		return sqlexec.SendText(ctx, tx, "", []sqlexec.Call{c})
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// intake returns the calls at the begin of a transaction: they take marks and steps, and lock entities and
-// sagas. The calls write their results to found.
+// intake returns the calls at the begin of a transaction. They take marks and steps, and lock entities and
+// sagas. They write their results to found.
 func (c *core) intake(in store.Intake, found *store.Found) ([]sqlexec.Call, error) {
 	if c.pg.Err != nil {
 		return nil, c.pg.Err
@@ -76,10 +76,11 @@ func (c *core) takeMany(in store.Intake, found *store.Found) ([]sqlexec.Call, er
 	return append(calls, c.marks.Widen()), nil
 }
 
-// bind adds to the calls of an intake: before them, the timeouts of the transaction, and after them, the call
-// that makes a COMMIT of the handler fail. If the first call can also set the timeouts, it does.
+// bind adds two calls to those of an intake. The first call sets the timeouts of the transaction, and the
+// last call makes a COMMIT of the handler fail. If the first call of the intake can also set the timeouts,
+// bind adds only the last call.
 func (c *core) bind(in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
-	wait, idle := bounds(in)
+	wait, idle := timeouts(in)
 	if len(calls) > 0 && calls[0].With != "" {
 		calls[0].SQL, calls[0].Args = calls[0].With,
 			append(calls[0].Args, sqlexec.Millis(wait), sqlexec.Millis(idle))
@@ -99,9 +100,9 @@ func (c *core) bind(in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
 	return slices.Insert(calls, held, c.pg.HoldLent())
 }
 
-// started adds the call that records the session state of conn to the calls of an intake. The call comes
-// before the settings, because these may set a role.
-func started(conn *pgx.Conn, in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
+// recordSession adds a call to the calls of an intake. The call records the session state of conn. It comes
+// before the settings, because the settings may set a role.
+func recordSession(conn *pgx.Conn, in store.Intake, calls []sqlexec.Call) []sqlexec.Call {
 	record, first := sqlexec.Started(conn)
 	if !first {
 		return calls
@@ -113,7 +114,7 @@ func started(conn *pgx.Conn, in store.Intake, calls []sqlexec.Call) []sqlexec.Ca
 	return slices.Insert(calls, at, record)
 }
 
-// bounds returns the lock timeout and the idle timeout of a transaction for in.
-func bounds(in store.Intake) (wait, idle time.Duration) {
+// timeouts returns the lock timeout and the idle timeout of the transaction of an intake.
+func timeouts(in store.Intake) (lockTimeout, idleTimeout time.Duration) {
 	return cmp.Or(in.Wait, sqlexec.DefaultWait), cmp.Or(in.Handle, sqlexec.DefaultHandle)
 }

@@ -76,9 +76,9 @@ func (l *lent) point() bool {
 	return true
 }
 
-// unpoint drops the buffered rows after the savepoint. sent reports that the session has the savepoint, so
-// the caller must also roll back to it there.
-func (l *lent) unpoint() (sent bool, err error) {
+// unpoint drops the buffered rows after the savepoint. If atServer is true, the session has the savepoint,
+// and the caller must also roll back to the savepoint there.
+func (l *lent) unpoint() (atServer bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -94,22 +94,22 @@ func (l *lent) unpoint() (sent bool, err error) {
 	return true, nil
 }
 
-// calls returns the statements that write the rows of a and set its savepoint, in their order.
-func (l *lent) calls(a ahead) (calls []sqlexec.Call) {
+// callsOf returns the calls that write the rows of a and set its savepoint, in their order.
+func (l *lent) callsOf(a ahead) (list []sqlexec.Call) {
 	if !a.point {
 		return []sqlexec.Call{l.s.outbox.Insert(a.rows)}
 	}
 	if a.before > 0 {
-		calls = append(calls, l.s.outbox.Insert(a.rows[:a.before]))
+		list = append(list, l.s.outbox.Insert(a.rows[:a.before]))
 	}
 	if l.points.set {
-		calls = append(calls, sqlexec.Call{SQL: releasePoint})
+		list = append(list, sqlexec.Call{SQL: releasePoint})
 	}
-	calls = append(calls, sqlexec.Call{SQL: setPoint})
+	list = append(list, sqlexec.Call{SQL: setPoint})
 	if rest := a.rows[a.before:]; len(rest) > 0 {
-		calls = append(calls, l.s.outbox.Insert(rest))
+		list = append(list, l.s.outbox.Insert(rest))
 	}
-	return calls
+	return list
 }
 
 const (
@@ -139,11 +139,11 @@ func lentOf(tx any) *lent {
 	return nil
 }
 
-// Same reports whether other uses the session of this transaction. It does if other is this transaction, a
-// savepoint in it, or a wrapper of either. Same also returns true for an ended transaction, because the error
-// of its next statement is clearer.
-func (l *lent) Same(other any) bool {
-	tx, ok := other.(pgx.Tx)
+// Same reports whether v uses the session of this transaction. It does if v is this transaction, a savepoint
+// in this transaction, or a wrapper of either. Same also returns true for an ended transaction, because the
+// error of its next statement is clearer.
+func (l *lent) Same(v any) bool {
+	tx, ok := v.(pgx.Tx)
 	if !ok {
 		return false
 	}
@@ -151,11 +151,11 @@ func (l *lent) Same(other any) bool {
 	return conn == nil || conn == l.live().Conn()
 }
 
-// NameOf returns the session and the database of other for an error text, without secrets.
-func (*lent) NameOf(other any) string {
-	tx, ok := other.(pgx.Tx)
+// NameOf returns the session and the database of the transaction v for an error text, without secrets.
+func (*lent) NameOf(v any) string {
+	tx, ok := v.(pgx.Tx)
 	if !ok || connOf(tx) == nil {
-		return fmt.Sprintf("%T %p", other, other)
+		return fmt.Sprintf("%T %p", v, v)
 	}
 	conn := connOf(tx)
 	at := conn.Config()
@@ -194,7 +194,7 @@ func (l *lent) open(ctx context.Context) (pgx.Tx, error) {
 		return nil, errReturned
 	}
 	if o, ok := tx.(*over); ok {
-		return o.again(ctx)
+		return o.rebegin(ctx)
 	}
 	return tx, nil
 }
@@ -219,7 +219,7 @@ func (l *lent) pass() *lent {
 	next := &lent{s: l.s, tx: l.tx, kept: l.kept, wrote: l.wrote, status: l.status, encoding: l.encoding,
 		raw: l.raw, fault: l.fault, savepoints: l.savepoints, sets: l.sets, points: l.points,
 		unshared: l.unshared || l.raw || l.openPoints > 0 || !alone}
-	l.kept, l.over, l.tx = ahead{}, true, ended()
+	l.kept, l.over, l.tx = ahead{}, true, endedTx()
 	return next
 }
 
@@ -227,11 +227,11 @@ func (l *lent) pass() *lent {
 func (l *lent) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.over, l.tx = true, ended()
+	l.over, l.tx = true, endedTx()
 }
 
-// ended returns a pgx.Tx that only returns pgx.ErrTxClosed.
-func ended() pgx.Tx {
+// endedTx returns a pgx.Tx that only returns pgx.ErrTxClosed.
+func endedTx() pgx.Tx {
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{})
 	return pgx.FailedBatchResults(b, errEnded).Tx()
@@ -264,9 +264,9 @@ func (l *lent) take() ahead {
 	return a
 }
 
-// sent records the result of sending a. If the rows were not written and the transaction continues, sent
-// buffers them again.
-func (l *lent) sent(a ahead, err error) error {
+// finishSend records the result of a send of the rows in a. If the rows were not written and the transaction
+// continues, finishSend buffers the rows again.
+func (l *lent) finishSend(a ahead, err error) error {
 	if err == nil {
 		l.look()
 		l.mu.Lock()
@@ -277,15 +277,16 @@ func (l *lent) sent(a ahead, err error) error {
 		}
 		return nil
 	}
-	if l.back(a) { // pgx sent nothing, so the statement of the handler was not sent either
+	if l.rebuffer(a) { // pgx sent nothing, so the statement of the handler was not sent either
 		return err
 	}
 	return fmt.Errorf("send the rows of outbox.Write before this statement: %w",
 		sqlexec.Limit(l.s.pg.Explain(sqlexec.Lent(err)), named(a.kinds)))
 }
 
-// back buffers the rows of a again, before newer rows. It returns false if the transaction does not continue.
-func (l *lent) back(a ahead) bool {
+// rebuffer buffers the rows of a again, before newer rows. It returns false if the transaction does not
+// continue.
+func (l *lent) rebuffer(a ahead) bool {
 	l.look()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -309,11 +310,11 @@ func (l *lent) send(ctx context.Context, tx pgx.Tx, a ahead) error {
 	if a.empty() {
 		return nil
 	}
-	calls := l.calls(a)
+	calls := l.callsOf(a)
 	if len(calls) == 1 {
-		return l.sent(a, sqlexec.Exec(ctx, tx, calls[0]))
+		return l.finishSend(a, sqlexec.Exec(ctx, tx, calls[0]))
 	}
-	return l.sent(a, sqlexec.SendIn(ctx, tx, calls))
+	return l.finishSend(a, sqlexec.SendIn(ctx, tx, calls))
 }
 
 // keep buffers rows. It returns false if the caller must send them now. The reason is that the transaction is
@@ -399,7 +400,7 @@ func (s *Store) writeNow(ctx context.Context, tx pgx.Tx, l *lent, es []store.Eff
 	groups, err := s.writings(es)
 	for _, calls := range groups {
 		if err == nil {
-			err = l.alone(func() error { return sqlexec.SendIn(ctx, tx, calls) })
+			err = l.runAlone(func() error { return sqlexec.SendIn(ctx, tx, calls) })
 		}
 	}
 	if err != nil {
@@ -408,9 +409,9 @@ func (s *Store) writeNow(ctx context.Context, tx pgx.Tx, l *lent, es []store.Eff
 	return nil
 }
 
-// alone runs f while no other goroutine of the handler uses the connection. If l is nil, the transaction is
-// not a handler's, and alone only runs f.
-func (l *lent) alone(f func() error) error {
+// runAlone runs f while no other goroutine of the handler uses the connection. If l is nil, the transaction
+// does not belong to a handler, and runAlone only runs f.
+func (l *lent) runAlone(f func() error) error {
 	if l == nil {
 		return f()
 	}
@@ -422,7 +423,7 @@ func (l *lent) alone(f func() error) error {
 // insertNow sends rows immediately, after rows that l buffered.
 func (s *Store) insertNow(ctx context.Context, tx pgx.Tx, l *lent, rows []query.Row,
 	es []store.Effect) error {
-	err := l.alone(func() error {
+	err := l.runAlone(func() error {
 		if conn := connOf(tx); conn != nil { // no round trip: pgx has both states already
 			if l != nil && conn.PgConn().TxStatus() == idleStatus {
 				return fmt.Errorf("a statement ended the transaction: %w", store.ErrLent)

@@ -130,7 +130,7 @@ func (sp *savepoint) Rollback(ctx context.Context) error { return sp.end(ctx, "r
 // pgx.ErrTxClosed.
 func (sp *savepoint) tx() pgx.Tx {
 	if sp.closed.Load() {
-		return ended()
+		return endedTx()
 	}
 	return sp.of
 }

@@ -12,9 +12,9 @@ type lasting struct {
 	inSession     bool // later transactions of the session see the state
 }
 
-// leaves finds out from the text of one or more statements which state they may leave behind. It does not
-// detect state that functions of the database leave.
-func leaves(sql string) (l lasting) {
+// stateLeftBy reads the text of one or more statements. It returns the state that the statements may leave
+// in the transaction and in the session. It does not detect state that functions of the database leave.
+func stateLeftBy(sql string) (l lasting) {
 	upper := strings.ToUpper(sql)
 	l.inTransaction = strings.Contains(upper, "SAVEPOINT")
 	if strings.Contains(upper, "SET_CONFIG") {

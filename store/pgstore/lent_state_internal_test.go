@@ -37,7 +37,7 @@ func TestStatementsThatLeaveState(t *testing.T) {
 		"DEALLOCATE ALL":                                                   {true, true},
 		"SAVEPOINT a":                                                      {true, false},
 	} {
-		if got := leaves(sql); got != want {
+		if got := stateLeftBy(sql); got != want {
 			t.Errorf("%s: %+v, want %+v", sql, got, want)
 		}
 	}

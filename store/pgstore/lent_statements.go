@@ -38,13 +38,13 @@ func (l *lent) counts(n int) {
 	l.openPoints += n
 }
 
-// reads inspects a statement of the handler before it is sent. It records whether the statement may leave
+// inspect inspects a statement of the handler before it is sent. It records whether the statement may leave
 // state that affects a later function or a later message. It returns errPrepares for PREPARE TRANSACTION.
-func (l *lent) reads(sql string) error {
+func (l *lent) inspect(sql string) error {
 	if preparesTransaction(sql) {
 		return errPrepares
 	}
-	left := leaves(sql)
+	left := stateLeftBy(sql)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unshared = l.unshared || left.inTransaction
@@ -78,7 +78,7 @@ func (l *lent) Conn() *pgx.Conn {
 func (l *lent) expose() {
 	ctx, cancel := context.WithTimeout(context.Background(), sqlexec.DefaultWait)
 	defer cancel()
-	err := l.alone(func() error {
+	err := l.runAlone(func() error {
 		tx, err := l.open(ctx)
 		if err == nil {
 			err = l.flush(ctx, tx)
@@ -100,7 +100,7 @@ func (l *lent) LargeObjects() pgx.LargeObjects {
 }
 
 func (l *lent) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	if err := l.reads(sql); err != nil {
+	if err := l.inspect(sql); err != nil {
 		return pgconn.CommandTag{}, err
 	}
 	return l.exec(ctx, sql, args...)
@@ -114,7 +114,7 @@ func (l *lent) exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 		return pgconn.CommandTag{}, err
 	}
 	defer l.look()
-	br, err := l.ahead(ctx, tx, &sql, &args)
+	br, err := l.flushBefore(ctx, tx, &sql, &args)
 	if err != nil && !undoes(sql) { // a ROLLBACK also undoes the rows that could not be sent
 		return pgconn.CommandTag{}, err
 	}
@@ -131,12 +131,12 @@ func undoes(sql string) bool { return firstWord(sql) == "ROLLBACK" }
 func (l *lent) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	tx, err := l.open(ctx)
 	if err == nil {
-		err = l.reads(sql)
+		err = l.inspect(sql)
 	}
 	if err != nil {
 		return failedRows(err)
 	}
-	br, err := l.ahead(ctx, tx, &sql, &args)
+	br, err := l.flushBefore(ctx, tx, &sql, &args)
 	if err != nil {
 		return failedRows(err)
 	}
@@ -171,7 +171,7 @@ func (l *lent) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 		return tx.SendBatch(ctx, b)
 	}
 	for _, q := range b.QueuedQueries {
-		if err := l.reads(q.SQL); err != nil {
+		if err := l.inspect(q.SQL); err != nil {
 			return pgx.FailedBatchResults(b, err)
 		}
 	}
@@ -180,9 +180,9 @@ func (l *lent) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 		return &lentBatch{BatchResults: tx.SendBatch(ctx, b), of: l}
 	}
 	first := *b.QueuedQueries[0]
-	fits, err := l.fits(ctx, tx.Conn(), &first.SQL, &first.Arguments)
+	fits, err := l.fitsPipeline(ctx, tx.Conn(), &first.SQL, &first.Arguments)
 	if err != nil {
-		l.back(a)
+		l.rebuffer(a)
 		return pgx.FailedBatchResults(b, err)
 	}
 	if !fits {
@@ -215,7 +215,7 @@ func (l *lent) CopyFrom(ctx context.Context, table pgx.Identifier, columns []str
 func (l *lent) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
 	tx, err := l.open(ctx)
 	if err == nil {
-		err = l.reads(sql)
+		err = l.inspect(sql)
 	}
 	if err != nil {
 		return nil, err
@@ -224,17 +224,18 @@ func (l *lent) Prepare(ctx context.Context, name, sql string) (*pgconn.Statement
 	return tx.Prepare(ctx, name, sql)
 }
 
-// ahead sends the buffered rows before a statement. If the statement fits into the same pipeline, ahead sends
-// both, and the next result of the returned batch is that of the statement. If the batch is nil, the caller
-// must send the statement.
-func (l *lent) ahead(ctx context.Context, tx pgx.Tx, sql *string, args *[]any) (pgx.BatchResults, error) {
+// flushBefore sends the buffered rows before a statement. If the statement fits into the same pipeline,
+// flushBefore sends both, and the next result of the returned batch is the result of the statement. If the
+// returned batch is nil, the caller must send the statement.
+func (l *lent) flushBefore(ctx context.Context, tx pgx.Tx, sql *string,
+	args *[]any) (pgx.BatchResults, error) {
 	a := l.take()
 	if a.empty() {
 		return nil, nil
 	}
-	fits, err := l.fits(ctx, tx.Conn(), sql, args)
+	fits, err := l.fitsPipeline(ctx, tx.Conn(), sql, args)
 	if err != nil {
-		l.back(a)
+		l.rebuffer(a)
 		return nil, err
 	}
 	if !fits {
@@ -247,7 +248,7 @@ func (l *lent) ahead(ctx context.Context, tx pgx.Tx, sql *string, args *[]any) (
 // is that of the first query.
 func (l *lent) sendWith(ctx context.Context, tx pgx.Tx, a ahead,
 	qs []*pgx.QueuedQuery) (pgx.BatchResults, error) {
-	calls := l.calls(a)
+	calls := l.callsOf(a)
 	b := &pgx.Batch{}
 	for _, c := range calls {
 		b.Queue(c.SQL, c.Args...)
@@ -261,10 +262,10 @@ func (l *lent) sendWith(ctx context.Context, tx pgx.Tx, a ahead,
 		}
 	}
 	if err == nil {
-		return br, l.sent(a, nil)
+		return br, l.finishSend(a, nil)
 	}
 	_ = br.Close()
-	sent := l.sent(a, err)
+	sent := l.finishSend(a, err)
 	if bad := (pgx.ErrPreprocessingBatch{}); errors.As(err, &bad) &&
 		!slices.ContainsFunc(calls, func(c sqlexec.Call) bool { return c.SQL == bad.SQL() }) {
 		return nil, bad.Unwrap() // the error of the statement
@@ -276,9 +277,10 @@ func (l *lent) sendWith(ctx context.Context, tx pgx.Tx, a ahead,
 // and caches each statement of a pipeline, so a long text would use much memory.
 const longestAlong = 1 << 10
 
-// fits reports whether a statement has the same effect in a pipeline after the rows as alone. pgx closes
-// the connection if an argument in a pipeline does not match its parameter, so fits checks that first.
-func (l *lent) fits(ctx context.Context, conn *pgx.Conn, sql *string, args *[]any) (bool, error) {
+// fitsPipeline reports whether a statement has the same effect in a pipeline after the rows as alone. pgx
+// closes the connection if an argument in a pipeline does not match its parameter, so fitsPipeline checks
+// the arguments first.
+func (l *lent) fitsPipeline(ctx context.Context, conn *pgx.Conn, sql *string, args *[]any) (bool, error) {
 	switch firstWord(*sql) {
 	case "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE", "ROLLBACK",
 		"SET", "LOCK", "TRUNCATE":

@@ -22,12 +22,12 @@ func (c *core) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, erro
 }
 
 // Recover repairs the outbox after a restore or a move of the database, and sequences that are behind the
-// stored rows. If note is nil, Recover only reports the repairs.
-func (c *core) Recover(ctx context.Context, note *store.Audit) (store.Recovered, error) {
+// stored rows. If audit is nil, Recover only reports the repairs.
+func (c *core) Recover(ctx context.Context, audit *store.Audit) (store.Recovered, error) {
 	ctx = c.patience.Long(ctx)
-	if note == nil {
+	if audit == nil {
 		return c.recovery.Recover(ctx, nil)
 	}
-	noted := query.Note(c.pg, note)
+	noted := query.Note(c.pg, audit)
 	return c.recovery.Recover(ctx, &noted)
 }

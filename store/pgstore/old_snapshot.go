@@ -19,9 +19,10 @@ import (
 // finishes these messages after the commit, at READ COMMITTED. If the process dies between the two commits,
 // the claims expire, and the next claim finds the marks.
 
-// splitQueue separates the changes of parked messages from es, for a unit at this isolation level. The unit
-// sends calls in place of these changes. After the commit, the caller applies queue.
-func (c *core) splitQueue(level store.Isolation, es []store.Effect) (now, queue []store.Effect,
+// splitQueue separates the changes of parked messages from the other effects, for a unit at this isolation
+// level. The unit applies effects, and sends the returned calls in place of these changes. After the commit,
+// the caller applies queue.
+func (c *core) splitQueue(level store.Isolation, es []store.Effect) (effects, queue []store.Effect,
 	calls []sqlexec.Call) {
 	if isoLevel(level) == pgx.ReadCommitted {
 		return es, nil, nil
@@ -32,9 +33,9 @@ func (c *core) splitQueue(level store.Isolation, es []store.Effect) (now, queue 
 			calls = append(calls, c.kept.FinishUnordered(e)...)
 			e.Finish, e.Requeue = nil, nil
 		}
-		now = append(now, e)
+		effects = append(effects, e)
 	}
-	return now, queue, calls
+	return effects, queue, calls
 }
 
 // settleQueue applies the changes that splitQueue separated. It returns no error, because the unit is already

@@ -72,9 +72,9 @@ func (r *ReadBy) Pull(ctx context.Context, w store.Window, most int) (store.Page
 	return r.follower.Pull(ctx, w, most)
 }
 
-// Lease takes, renews and releases shards. If ask wants a new window, Lease returns one with only rows that
-// the reader of the slot has confirmed. It does not open a window that a publishing relay left half
-// published, because the slot may not have its rows.
+// Lease takes, renews and releases shards. If the request asks for a new window, Lease returns a window with
+// only rows that the reader of the slot has confirmed. Lease does not open a window that a publishing relay
+// left half published, because the slot may not have its rows.
 func (r *ReadBy) Lease(ctx context.Context, ask store.LeaseRequest) (store.Leased, error) {
 	return r.follower.Lease(ctx, ask)
 }

@@ -11,31 +11,32 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// splitNeeded moves the calls of an intake that are rarely needed to later. If the intake has settings, later
-// is empty: a call after the settings would run as the role of the handler, which may not read marks.
-func splitNeeded(in store.Intake, calls []sqlexec.Call) (now, later []sqlexec.Call) {
+// splitNeeded splits the calls of an intake. The calls in first are always needed, the calls in rare are
+// rarely needed. If the intake has settings, rare is empty. A call after the settings would run as the role
+// of the handler, which may not read marks.
+func splitNeeded(in store.Intake, calls []sqlexec.Call) (first, rare []sqlexec.Call) {
 	if len(in.Settings) > 0 {
 		return calls, nil
 	}
-	now = make([]sqlexec.Call, 0, len(calls))
+	first = make([]sqlexec.Call, 0, len(calls))
 	for _, c := range calls {
 		if c.Need == nil {
-			now = append(now, c)
+			first = append(first, c)
 		}
 	}
-	later = make([]sqlexec.Call, 0, len(calls)-len(now))
+	rare = make([]sqlexec.Call, 0, len(calls)-len(first))
 	for _, c := range calls {
 		if c.Need != nil {
-			later = append(later, c)
+			rare = append(rare, c)
 		}
 	}
-	return now, later
+	return first, rare
 }
 
-// look reads the stored verdicts of messages whose marks exist already. If all marks of the unit exist, its
-// messages are duplicates, and the inbox will probably roll back. So look rolls back in the same round trip,
-// and a duplicate costs two round trips in all.
-func (u *unit) look(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Intake,
+// readVerdicts reads the stored verdicts of messages whose marks exist already. If all marks of the unit
+// exist, its messages are duplicates, and the inbox will probably roll back. So readVerdicts rolls back in
+// the same round trip, and a duplicate costs two round trips in all.
+func (u *unit) readVerdicts(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Intake,
 	later []sqlexec.Call) (pgx.Tx, error) {
 	calls := slices.DeleteFunc(later, func(c sqlexec.Call) bool { return !c.Need() })
 	if len(calls) == 0 {
@@ -48,7 +49,7 @@ func (u *unit) look(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, in store.Int
 		}
 	}
 	if marks == len(in.Marks) {
-		calls, tx = append(calls, sqlexec.Call{SQL: sqlexec.Rollback}), &over{Tx: ended(), u: u, in: in}
+		calls, tx = append(calls, sqlexec.Call{SQL: sqlexec.Rollback}), &over{Tx: endedTx(), u: u, in: in}
 	}
 	if err := sqlexec.Send(ctx, conn, calls); err != nil {
 		return nil, err
@@ -64,10 +65,10 @@ type over struct {
 	in store.Intake
 }
 
-// again begins the transaction again, once. It does not read the verdicts again.
-func (o *over) again(ctx context.Context) (pgx.Tx, error) {
+// rebegin begins the transaction a second time, at most once. It does not read the verdicts again.
+func (o *over) rebegin(ctx context.Context) (pgx.Tx, error) {
 	u := o.u
-	if tx := u.handle().live(); u.ended() || tx != pgx.Tx(o) {
+	if tx := u.handle().live(); u.hasEnded() || tx != pgx.Tx(o) {
 		return tx, nil
 	}
 	var found store.Found
@@ -89,7 +90,7 @@ func (o *over) again(ctx context.Context) (pgx.Tx, error) {
 }
 
 func (o *over) Conn() *pgx.Conn {
-	if o.u.ended() {
+	if o.u.hasEnded() {
 		return nil
 	}
 	return o.u.conn

@@ -26,7 +26,7 @@ func (*Store) asks(ctx context.Context, tx pgx.Tx) func(sqlexec.Call) sqlexec.Sc
 
 func (*Store) sends(ctx context.Context, tx pgx.Tx) func([]sqlexec.Call) error {
 	return func(calls []sqlexec.Call) error {
-		return lentOf(tx).alone(func() error { return sqlexec.SendIn(ctx, tx, calls) })
+		return lentOf(tx).runAlone(func() error { return sqlexec.SendIn(ctx, tx, calls) })
 	}
 }
 
@@ -48,7 +48,7 @@ func (*SQLStore) asks(ctx context.Context, tx *sql.Tx) func(sqlexec.Call) sqlexe
 func (s *SQLStore) sends(ctx context.Context, tx *sql.Tx) func([]sqlexec.Call) error {
 	return func(calls []sqlexec.Call) error {
 		for _, c := range calls {
-			if err := s.one(ctx, tx, c); err != nil {
+			if err := s.runOne(ctx, tx, c); err != nil {
 				return err
 			}
 		}

@@ -73,7 +73,7 @@ type sqlUnit struct {
 	dropped atomic.Bool
 }
 
-// Begin opens a transaction and applies in: two round trips.
+// Begin opens a transaction and applies an intake: two round trips.
 func (s *SQLStore) Begin(ctx context.Context, in store.Intake) (store.Unit[*sql.Tx], error) {
 	u := &sqlUnit{s: s, level: in.Isolation}
 	calls, err := s.intake(in, &u.found)
@@ -125,13 +125,14 @@ func (u *sqlUnit) open(ctx context.Context, in store.Intake, calls []sqlexec.Cal
 }
 
 // prepare sends the calls of an intake. If a statement is new to the connection, pgx prepares it in an extra
-// round trip, which locks its tables. So prepare then sets the timeouts first, in one more round trip.
+// round trip, which locks the tables of the statement. In that case prepare sets the timeouts first, in one
+// more round trip.
 func (u *sqlUnit) prepare(ctx context.Context, in store.Intake, calls []sqlexec.Call) error {
 	err := sqlexec.WithDriverConn(u.conn, func(c *pgx.Conn) error {
-		if calls = started(c, in, calls); prepared(c, calls) {
+		if calls = recordSession(c, in, calls); wasPrepared(c, calls) {
 			return nil
 		}
-		session := u.s.pg.Session(bounds(in))
+		session := u.s.pg.Session(timeouts(in))
 		text, err := sqlexec.Inlined(session.SQL, session.Args)
 		if err == nil {
 			_, err = c.PgConn().Exec(ctx, text).ReadAll()
@@ -181,10 +182,10 @@ func (u *sqlUnit) write(ctx context.Context) error {
 // of the handler would commit by itself.
 const inTransaction = "SAVEPOINT skald_unit;\n"
 
-// send sends calls in the transaction: one round trip. It sends before first if the driver does not track the
-// state of the transaction.
-func (u *sqlUnit) send(ctx context.Context, before string, calls []sqlexec.Call) error {
-	return sqlexec.SendOn(ctx, u.conn, u.tx, before, calls)
+// send sends the calls in the transaction: one round trip. If the driver does not track the state of the
+// transaction, send also sends the SQL text prefix, before the calls.
+func (u *sqlUnit) send(ctx context.Context, prefix string, calls []sqlexec.Call) error {
+	return sqlexec.SendOn(ctx, u.conn, u.tx, prefix, calls)
 }
 
 func (u *sqlUnit) Tx() *sql.Tx {
@@ -250,7 +251,7 @@ func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 		return fmt.Errorf("commit: %w", errEnded)
 	}
 	err := u.s.patience.Within(ctx, 0, func(ctx context.Context) error { return u.commit(ctx, es) })
-	if err == nil && u.leaves(ctx) {
+	if err == nil && u.leftState(ctx) {
 		sqlexec.Discard(ctx, u.conn)
 	}
 	u.stale = u.stale || errors.Is(err, store.ErrLent)
@@ -269,9 +270,9 @@ func (u *sqlUnit) Commit(ctx context.Context, es ...store.Effect) error {
 	return nil
 }
 
-// leaves reports whether the session has state of the function after the commit. It needs one round trip if
-// the guard found signs of such state, otherwise none.
-func (u *sqlUnit) leaves(ctx context.Context) bool {
+// leftState reports whether the session has state of the function after the commit. It needs one round trip
+// if the guard found signs of such state, otherwise none.
+func (u *sqlUnit) leftState(ctx context.Context) bool {
 	return u.used && (sqlexec.ReportedBySQL(u.conn) != u.reported || u.left && u.s.pg.LeftBehind(ctx, u.conn))
 }
 
@@ -364,11 +365,11 @@ func (u *sqlUnit) lent(ctx context.Context) error {
 	return err
 }
 
-// Rollback rolls back and then applies instead in another transaction. It returns store.ErrLent if the
-// handler ended the transaction itself.
-func (u *sqlUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+// Rollback rolls back the transaction. Then it applies the effects in another transaction. It returns
+// store.ErrLent if the handler ended the transaction itself.
+func (u *sqlUnit) Rollback(ctx context.Context, effects ...store.Effect) ([]bool, error) {
 	if u.dropped.Load() {
-		return u.s.Apply(ctx, instead...)
+		return u.s.Apply(ctx, effects...)
 	}
 	if u.conn == nil {
 		return nil, fmt.Errorf("roll back: %w", errEnded)
@@ -376,15 +377,15 @@ func (u *sqlUnit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool
 	if u.used && errors.Is(u.lent(ctx), store.ErrLent) && !u.undone {
 		u.stale = true // statements after that end may have left state
 		u.end()
-		return make([]bool, len(instead)), fmt.Errorf("roll back: %w", store.ErrLent)
+		return make([]bool, len(effects)), fmt.Errorf("roll back: %w", store.ErrLent)
 	}
 	err := u.tx.Rollback()
 	u.end()
 	if errors.Is(err, sql.ErrTxDone) && !u.undone {
-		return make([]bool, len(instead)), fmt.Errorf("roll back: %w", store.ErrLent)
+		return make([]bool, len(effects)), fmt.Errorf("roll back: %w", store.ErrLent)
 	}
-	if len(instead) > 0 {
-		return u.s.Apply(ctx, instead...)
+	if len(effects) > 0 {
+		return u.s.Apply(ctx, effects...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("roll back: %w", err)
@@ -404,7 +405,7 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 	groups, err := s.writings(es)
 	for _, c := range slices.Concat(groups...) {
 		if err == nil {
-			err = s.one(ctx, tx, c)
+			err = s.runOne(ctx, tx, c)
 		}
 	}
 	if err != nil {

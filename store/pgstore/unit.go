@@ -40,7 +40,7 @@ type unit struct {
 	dropped bool
 }
 
-// Begin opens a transaction and applies in: one round trip, or two if a mark already exists.
+// Begin opens a transaction and applies an intake: one round trip, or two if a mark already exists.
 func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx], error) {
 	u := &unit{s: s}
 	calls, err := s.intake(in, &u.found)
@@ -54,12 +54,12 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 		return nil, fmt.Errorf("begin: %w", err)
 	}
 	now, later := splitNeeded(in, s.bind(in, calls))
-	now = started(conn.Conn(), in, now)
+	now = recordSession(conn.Conn(), in, now)
 	u.reported = sqlexec.ReportedBy(conn.Conn())
 	var tx pgx.Tx
 	err = s.roundTrip(ctx, conn.Conn(), in.Wait, func(ctx context.Context) (err error) {
 		if tx, err = sqlexec.Open(ctx, conn.Conn(), isoLevel(in.Isolation), now); err == nil {
-			tx, err = u.look(ctx, conn.Conn(), tx, in, later)
+			tx, err = u.readVerdicts(ctx, conn.Conn(), tx, in, later)
 		}
 		return err
 	})
@@ -73,11 +73,11 @@ func (s *Store) Begin(ctx context.Context, in store.Intake) (store.Unit[pgx.Tx],
 	return u, nil
 }
 
-// roundTrip runs f on conn. The limit of f is the patience plus wait, the time that its statements may wait
-// for locks. If f fails, roundTrip leaves no open transaction on conn.
-func (s *Store) roundTrip(ctx context.Context, conn *pgx.Conn, wait time.Duration,
+// roundTrip runs f on conn. The limit of f is the patience plus lockWait, the time that the statements of f
+// may wait for locks. If f fails, roundTrip leaves no open transaction on conn.
+func (s *Store) roundTrip(ctx context.Context, conn *pgx.Conn, lockWait time.Duration,
 	f func(ctx context.Context) error) error {
-	return s.patience.RoundTrip(ctx, s.pool, conn, wait, f)
+	return s.patience.RoundTrip(ctx, s.pool, conn, lockWait, f)
 }
 
 // lend completes the unit after its begin, so that a handler can use the transaction.
@@ -109,7 +109,7 @@ func (u *unit) Found() store.Found {
 // Outage reports whether the handler's error err comes from a lost connection or from an outage that aborted
 // the transaction.
 func (u *unit) Outage(_ context.Context, err error) bool {
-	if u.ended() {
+	if u.hasEnded() {
 		return false
 	}
 	conn := u.conn
@@ -133,7 +133,7 @@ func failedItself(closed, aborted bool, err error) bool {
 // Usable returns an error if the transaction cannot continue with another function. It reads the transaction
 // status that came with the last statement: no round trip.
 func (u *unit) Usable(context.Context) error {
-	if u.ended() {
+	if u.hasEnded() {
 		return errEnded
 	}
 	if u.tx.unshared {
@@ -157,7 +157,7 @@ var errNoSavepoint = errors.New("there is no savepoint to roll back to")
 // Savepoint sets a savepoint, in place of the last one. The next statement sends it: no round trip. Savepoint
 // returns false if the transaction cannot have a savepoint.
 func (u *unit) Savepoint(context.Context) bool {
-	if _, ok := u.tx.live().(*over); u.ended() || ok {
+	if _, ok := u.tx.live().(*over); u.hasEnded() || ok {
 		return false
 	}
 	return u.tx.point()
@@ -165,7 +165,7 @@ func (u *unit) Savepoint(context.Context) bool {
 
 // Undo rolls back to the savepoint: one round trip, or none if the function sent no statement.
 func (u *unit) Undo(ctx context.Context) error {
-	if u.ended() {
+	if u.hasEnded() {
 		return errEnded
 	}
 	sent, err := u.tx.unpoint()
@@ -187,8 +187,8 @@ func (u *unit) Undo(ctx context.Context) error {
 	return nil
 }
 
-// ended reports whether the unit no longer has a connection: it was committed, rolled back or dropped.
-func (u *unit) ended() bool {
+// hasEnded reports whether the unit no longer has a connection: it was committed, rolled back or dropped.
+func (u *unit) hasEnded() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.pooled == nil
@@ -286,13 +286,13 @@ func (u *unit) Commit(ctx context.Context, es ...store.Effect) error {
 
 // commit applies es, commits, and returns the connection to the pool.
 func (u *unit) commit(ctx context.Context, es []store.Effect) error {
-	if u.ended() {
+	if u.hasEnded() {
 		return fmt.Errorf("commit: %w", errEnded)
 	}
 	defer u.end()
 	conn := u.conn
 	err := u.s.roundTrip(ctx, conn, 0, func(ctx context.Context) error {
-		calls, err := u.last(ctx, conn, es)
+		calls, err := u.lastCalls(ctx, conn, es)
 		if err != nil {
 			return err
 		}
@@ -350,8 +350,8 @@ func (u *unit) committed(ctx context.Context, err error, es []store.Effect) erro
 	return fmt.Errorf("commit: %w", sqlexec.Limit(u.s.pg.Explain(sqlexec.Lent(err)), sent))
 }
 
-// last revokes the handler's transaction and returns the calls to send before COMMIT.
-func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]sqlexec.Call, error) {
+// lastCalls revokes the handler's transaction and returns the calls to send before COMMIT.
+func (u *unit) lastCalls(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]sqlexec.Call, error) {
 	rows, fault := u.tx.close()
 	switch {
 	case conn.IsClosed():
@@ -362,7 +362,7 @@ func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]s
 		return nil, errKept
 	}
 	if o, ok := u.tx.live().(*over); ok {
-		if _, err := o.again(ctx); err != nil {
+		if _, err := o.rebegin(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -382,17 +382,17 @@ func (u *unit) last(ctx context.Context, conn *pgx.Conn, es []store.Effect) ([]s
 	return append(calls, u.s.pg.FreeLent()), err
 }
 
-// Rollback rolls back and then applies instead in another transaction. The rollback and the first effect of
-// instead share one round trip.
-func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+// Rollback rolls back the transaction. Then it applies the effects in other transactions. The rollback and
+// the first effect share one round trip.
+func (u *unit) Rollback(ctx context.Context, effects ...store.Effect) ([]bool, error) {
 	if u.isDropped() {
-		return u.s.Apply(ctx, instead...)
+		return u.s.Apply(ctx, effects...)
 	}
-	if u.ended() {
+	if u.hasEnded() {
 		return nil, fmt.Errorf("roll back: %w", errEnded)
 	}
 	_, _ = u.tx.close()
-	if len(instead) == 0 {
+	if len(effects) == 0 {
 		defer u.end()
 		if _, ok := u.tx.live().(*over); ok {
 			return nil, nil
@@ -407,23 +407,23 @@ func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, e
 	}
 	if _, ok := u.tx.live().(*over); ok {
 		u.end()
-		return u.s.Apply(ctx, instead...)
+		return u.s.Apply(ctx, effects...)
 	}
-	first, again, err := u.instead(ctx, instead[0])
+	first, again, err := u.rollbackAndApply(ctx, effects[0])
 	u.end()
 	if again { // after end, because a pool with one connection needs that connection
-		first, err = u.s.applyOne(ctx, instead[0])
+		first, err = u.s.applyOne(ctx, effects[0])
 	}
 	if err != nil {
-		return make([]bool, len(instead)), fmt.Errorf("roll back: %w", err)
+		return make([]bool, len(effects)), fmt.Errorf("roll back: %w", err)
 	}
-	rest, err := u.s.Apply(ctx, instead[1:]...)
+	rest, err := u.s.Apply(ctx, effects[1:]...)
 	return append([]bool{first}, rest...), err
 }
 
-// instead rolls back and applies e in the same pipeline. If again is true, the pipeline failed, and the
-// caller must apply e separately.
-func (u *unit) instead(ctx context.Context, e store.Effect) (stored, again bool, err error) {
+// rollbackAndApply rolls back and applies e in the same pipeline. If retry is true, the pipeline failed, and
+// the caller must apply e separately.
+func (u *unit) rollbackAndApply(ctx context.Context, e store.Effect) (stored, retry bool, err error) {
 	conn := u.conn
 	calls, err := u.s.outflow([]store.Effect{e}, nil, nil)
 	if err != nil {
