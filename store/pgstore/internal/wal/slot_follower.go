@@ -107,14 +107,14 @@ func (f *Follower) Pull(ctx context.Context, w store.Window, _ int) (store.Page,
 	return store.Page{Done: true}, err
 }
 
-// Lease takes, renews and releases shards. If ask wants a new window, Lease returns one with only rows that
-// the reader of the slot has confirmed. It does not open a window that a publishing relay left half
-// published, because the slot may not have its rows.
-func (f *Follower) Lease(ctx context.Context, ask store.LeaseRequest) (got store.Leased, err error) {
-	look := ask.SnapshotBase
-	ask.SnapshotBase = nil
-	if ask.Owner != "" {
-		if got, err = f.outbox.Lease(ctx, ask, query.LeaseOptions{Standby: true}); err != nil {
+// Lease takes, renews and releases shards. If the request r asks for a new window, Lease returns a window
+// with only rows that the reader of the slot has confirmed. Lease does not open a window that a publishing
+// relay left half published, because the slot may not have its rows.
+func (f *Follower) Lease(ctx context.Context, r store.LeaseRequest) (got store.Leased, err error) {
+	look := r.SnapshotBase
+	r.SnapshotBase = nil
+	if r.Owner != "" {
+		if got, err = f.outbox.Lease(ctx, r, query.LeaseOptions{Standby: true}); err != nil {
 			return got, err
 		}
 		for i := range got.Shards {
@@ -122,17 +122,17 @@ func (f *Follower) Lease(ctx context.Context, ask store.LeaseRequest) (got store
 			*at = store.Cursor{Base: at.Base, Tip: at.Base}
 		}
 	}
-	if look != nil || len(got.Shards) == 0 && !ask.Leave {
-		got.Tip, err = f.passed(ctx, look)
+	if look != nil || len(got.Shards) == 0 && !r.Leave {
+		got.Tip, err = f.advance(ctx, look)
 	}
 	return got, err
 }
 
-// passed returns the position that follows from, or from itself if positions do not move. For a standby, from
-// is nil, and passed only checks whether positions could move.
-func (f *Follower) passed(ctx context.Context, from *string) (base string, err error) {
-	if from != nil {
-		base = *from
+// advance returns the position after start, or start itself if positions do not move. For a standby, start
+// is nil, and advance only checks whether positions could move.
+func (f *Follower) advance(ctx context.Context, start *string) (base string, err error) {
+	if start != nil {
+		base = *start
 	}
 	f.asks.Lock()
 	defer f.asks.Unlock()
@@ -144,14 +144,14 @@ func (f *Follower) passed(ctx context.Context, from *string) (base string, err e
 	if err != nil {
 		return base, err
 	}
-	if from != nil {
+	if start != nil {
 		s.bases = append(s.bases, base)
 	}
 	why := f.follow(s)
 	if why == nil {
 		why, err = f.bounds(ctx, s)
 	}
-	if err == nil && why == nil && from != nil {
+	if err == nil && why == nil && start != nil {
 		base, err = f.move(ctx, base, s)
 	}
 	if err == nil {
@@ -216,7 +216,7 @@ func (f *Follower) bound(ctx context.Context, base string, s *sighting) (why, er
 	if s.oldest < f.first.next {
 		return fmt.Errorf("transactions are open that began before slot %s was first seen", f.o.Slot), nil
 	}
-	left, err := left(ctx, f.pg, t, f.first.next)
+	left, err := hasEarlier(ctx, f.pg, t, f.first.next)
 	if err == nil && left {
 		why = fmt.Errorf("rows from before slot %s was seen are not known to be published: "+
 			"run skald relay until it has passed them, or, if the slot has had them, begin once with --trust-slot", f.o.Slot)
@@ -224,11 +224,11 @@ func (f *Follower) bound(ctx context.Context, base string, s *sighting) (why, er
 	return why, err
 }
 
-// left reports whether there are rows above t from transactions with a number below next.
-func left(ctx context.Context, pg *sqlexec.DB, t query.Tick, next uint64) (left bool, err error) {
-	ask := pg.Call("ReadByLeft", t.ID, t.Token, strconv.FormatUint(next, 10))
-	err = pg.Short(ctx, "read by", ask.Into(&left))
-	return left, err
+// hasEarlier reports whether there are rows above t from transactions with a number below xid.
+func hasEarlier(ctx context.Context, pg *sqlexec.DB, t query.Tick, xid uint64) (found bool, err error) {
+	ask := pg.Call("ReadByLeft", t.ID, t.Token, strconv.FormatUint(xid, 10))
+	err = pg.Short(ctx, "read by", ask.Into(&found))
+	return found, err
 }
 
 // move returns the newest waiting snapshot that the slot has passed, or base. It also takes a new snapshot
@@ -289,13 +289,14 @@ func thinned(waits []marked) []marked {
 	return kept
 }
 
-// logState stores and logs a new reason why positions do not move. It logs once that they move again.
-func (f *Follower) logState(ctx context.Context, why error) {
+// logState stores and logs a new reason why positions do not move. If positions move again, reason is nil,
+// and logState logs that once.
+func (f *Follower) logState(ctx context.Context, reason error) {
 	f.mu.Lock()
 	was, log := f.why, f.log
 	f.why = ""
-	if why != nil {
-		f.why = why.Error()
+	if reason != nil {
+		f.why = reason.Error()
 	}
 	is := f.why
 	f.mu.Unlock()

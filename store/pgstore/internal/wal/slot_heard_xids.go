@@ -30,8 +30,8 @@ type noted struct {
 // seenFor limits the use of seen, because two numbers compare correctly only within 2³¹ transactions.
 const seenFor = time.Minute
 
-// before reports whether a is the earlier transaction. Numbers wrap around at 2³².
-func before(a, b uint32) bool { return int32(a-b) < 0 }
+// isEarlier reports whether a is the earlier transaction. Numbers wrap around at 2³².
+func isEarlier(a, b uint32) bool { return int32(a-b) < 0 }
 
 // begin records that any transaction up to the number upto may have committed.
 func (n *noted) begin(upto uint32) { *n = noted{all: true, upto: upto, xids: map[uint32]struct{}{}} }
@@ -39,7 +39,7 @@ func (n *noted) begin(upto uint32) { *n = noted{all: true, upto: upto, xids: map
 // add records a committed transaction, unless the last look read it. It returns true if a look is necessary.
 func (n *noted) add(xid uint32, now time.Time) (isNew bool) {
 	if n.all {
-		if before(n.upto, xid) {
+		if isEarlier(n.upto, xid) {
 			n.upto = xid
 		}
 		return true
@@ -50,7 +50,7 @@ func (n *noted) add(xid uint32, now time.Time) (isNew bool) {
 	if n.xids[xid] = struct{}{}; len(n.xids) > notedMost {
 		upto := xid
 		for x := range n.xids {
-			if before(upto, x) {
+			if isEarlier(upto, x) {
 				upto = x
 			}
 		}
@@ -62,7 +62,7 @@ func (n *noted) add(xid uint32, now time.Time) (isNew bool) {
 // settle removes the transactions that s, the snapshot of a look, includes.
 func (n *noted) settle(s snapshot, now time.Time) {
 	n.seen, n.seenAt = s, now
-	if n.all && before(n.upto, s.xmax) {
+	if n.all && isEarlier(n.upto, s.xmax) {
 		n.all = false
 		for _, x := range s.running {
 			n.xids[x] = struct{}{}
@@ -84,7 +84,7 @@ type snapshot struct {
 }
 
 func (s snapshot) sees(xid uint32) bool {
-	return before(xid, s.xmax) && !slices.Contains(s.running, xid)
+	return isEarlier(xid, s.xmax) && !slices.Contains(s.running, xid)
 }
 
 // parseSnapshot reads xmin:xmax:xip,xip,…

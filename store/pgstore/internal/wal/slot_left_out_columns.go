@@ -8,13 +8,13 @@ type LeftOut struct {
 	Payloads             bool // the publication has payloads
 }
 
-// ListLeftOut returns the call that adds an entry to out for each publication that lacks columns.
-func ListLeftOut(pg *sqlexec.DB, out *[]LeftOut) sqlexec.Call {
+// ListLeftOut returns the call that adds an entry to missing for each publication that lacks columns.
+func ListLeftOut(pg *sqlexec.DB, missing *[]LeftOut) sqlexec.Call {
 	list := pg.Call("ListLeftOut")
 	list.Scan = func(row sqlexec.Scanner) error {
 		var one LeftOut
 		err := row.Scan(&one.Publication, &one.Columns, &one.Payloads)
-		*out = append(*out, one)
+		*missing = append(*missing, one)
 		return err
 	}
 	return list

@@ -141,11 +141,11 @@ func (r *Reader) watch(reached int64, is origin) {
 	}
 }
 
-// begins records that the stream is open. It has every commit from now on, except commits of transactions up
-// to number, for which a look is necessary.
-func (r *Reader) begins(is origin, number uint32, stop context.CancelCauseFunc) {
+// noteOpen records that the stream is open. The stream has every commit from now on, except commits of
+// transactions up to number. After such a commit, the relays must look for rows.
+func (r *Reader) noteOpen(database origin, number uint32, stop context.CancelCauseFunc) {
 	r.mu.Lock()
-	r.hears, r.elsewhere, r.why, r.stop, r.is = true, false, "", stop, is
+	r.hears, r.elsewhere, r.why, r.stop, r.is = true, false, "", stop, database
 	r.inside, r.at, r.mark, r.behind = false, 0, 0, false
 	r.heardAt, r.markAt = time.Now(), time.Now()
 	r.noted.begin(number)
@@ -153,13 +153,13 @@ func (r *Reader) begins(is origin, number uint32, stop context.CancelCauseFunc) 
 	r.woken()
 }
 
-// ends records that the stream is closed, with the reason why. elsewhere means that another session reads the
-// slot.
-func (r *Reader) ends(why error, elsewhere bool) {
+// noteClosed records that the stream is closed, and the reason. If elsewhere is true, another session reads
+// the slot.
+func (r *Reader) noteClosed(reason error, elsewhere bool) {
 	r.mu.Lock()
 	r.hears, r.elsewhere, r.why = false, elsewhere, ""
-	if why != nil {
-		r.why = why.Error()
+	if reason != nil {
+		r.why = reason.Error()
 	}
 	r.mu.Unlock()
 	r.woken()
@@ -187,8 +187,8 @@ func (r *Reader) Receive(m Message) {
 	}
 }
 
-// place returns the position of the stream.
-func (r *Reader) place() int64 {
+// position returns the position of the stream.
+func (r *Reader) position() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.at

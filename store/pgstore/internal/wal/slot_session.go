@@ -29,13 +29,13 @@ func (r *Reader) Listen(ctx context.Context, log *slog.Logger) {
 		if time.Since(began) > 10*time.Second {
 			fails = 1
 		}
-		if r.ends(err, false); fails > 1 || !sqlexec.Outage(err) && !errors.Is(err, errChanged) {
+		if r.noteClosed(err, false); fails > 1 || !sqlexec.Outage(err) && !errors.Is(err, errChanged) {
 			// not after the first outage, which may be a single lost connection
 			state.lost(ctx, err)
 		}
 		pause(ctx, backoff.After(fails, 50*time.Millisecond, 4*time.Second))
 	}
-	r.ends(nil, false)
+	r.noteClosed(nil, false)
 }
 
 // errChanged ends a stream that may have missed commits. At the begin of the next stream, the relay looks for
@@ -82,7 +82,7 @@ func (r *Reader) session(ctx context.Context, state *stateLog) error {
 		defer cancel()
 		_ = conn.Close(end)
 	}()
-	is, number, err := r.ready(ctx, &walSlot{r, conn}, state)
+	is, number, err := r.prepare(ctx, &walSlot{r, conn}, state)
 	if err != nil {
 		return err
 	}
@@ -92,9 +92,9 @@ func (r *Reader) session(ctx context.Context, state *stateLog) error {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	r.begins(is, number, stop)
+	r.noteOpen(is, number, stop)
 	state.restored(ctx)
-	if err := (&Stream{Conn: hijacked, Told: r.Receive, At: r.place}).follow(ctx); err != nil {
+	if err := (&Stream{Conn: hijacked, Told: r.Receive, At: r.position}).follow(ctx); err != nil {
 		return fmt.Errorf("read slot %s: %w", r.o.Slot, err)
 	}
 	return nil
@@ -141,36 +141,36 @@ func StartStream(ctx context.Context, conn *pgconn.PgConn, slot string) (*pgconn
 	}
 }
 
-// ready creates the publication and the slot if they are missing. It waits until no other session reads the
-// slot, and moves the slot to the present position of the server. It returns the number of a transaction that
-// is younger than any commit before that position.
-func (r *Reader) ready(ctx context.Context, s *walSlot, state *stateLog) (is origin, number uint32,
+// prepare creates the publication and the slot if they are missing. It waits until no other session reads
+// the slot, and moves the slot to the present position of the server. It returns the number of a transaction
+// that is younger than any commit before that position.
+func (r *Reader) prepare(ctx context.Context, s *walSlot, state *stateLog) (database origin, number uint32,
 	err error) {
 	if err := s.name(ctx); err != nil {
-		return is, 0, err
+		return database, 0, err
 	}
 	log, waits := state.log, false
 	for ctx.Err() == nil {
 		st, err := s.state(ctx)
 		switch {
 		case err != nil:
-			return is, 0, err
+			return database, 0, err
 		case !st.there && st.published != "":
-			r.ends(fmt.Errorf("slot %s is being created, which waits for open transactions", r.o.Slot),
+			r.noteClosed(fmt.Errorf("slot %s is being created, which waits for open transactions", r.o.Slot),
 				false)
 			if err := s.make(ctx, st.failover); err != nil {
-				return is, 0, err
+				return database, 0, err
 			}
 			log.InfoContext(ctx, "relay: created a replication slot", "slot", r.o.Slot, "failover",
 				st.failover)
 		case st.there && st.lost:
 			if err := s.drop(ctx); err != nil {
-				return is, 0, err
+				return database, 0, err
 			}
 			log.WarnContext(ctx, "relay: the server invalidated the replication slot; creating it again",
 				"slot", r.o.Slot)
 		case st.active:
-			if r.ends(nil, true); !waits {
+			if r.noteClosed(nil, true); !waits {
 				waits = true
 				log.InfoContext(ctx, "relay: another session reads the replication slot: standing by",
 					"slot", r.o.Slot)
@@ -179,7 +179,7 @@ func (r *Reader) ready(ctx context.Context, s *walSlot, state *stateLog) (is ori
 		case st.published == "":
 			why := fmt.Errorf("publication %s does not have all rows of the outbox: ALTER PUBLICATION %s ADD TABLE %sskald_outbox, with publish = 'insert' and without WHERE",
 				r.o.Slot, sqlexec.Quoted(r.o.Slot), r.pg.Prefix)
-			r.ends(why, false)
+			r.noteClosed(why, false)
 			state.lost(ctx, why)
 			if st.there {
 				_ = s.advance(ctx) // so that the server can delete old WAL
@@ -192,7 +192,7 @@ func (r *Reader) ready(ctx context.Context, s *walSlot, state *stateLog) (is ori
 			}
 		}
 	}
-	return is, 0, context.Cause(ctx)
+	return database, 0, context.Cause(ctx)
 }
 
 // walSlot sends statements about the slot through a connection for replication.

@@ -34,14 +34,14 @@ type sighting struct {
 	unfit        string   // the reason why a Follower cannot use the slot
 }
 
-// sameAs reports whether the slot is certainly the slot of was, an earlier check. A new slot with the same
-// name is excluded in two cases: the slot was created before was, or the same session still reads the slot,
-// so nobody can have dropped it.
-func (s *sighting) sameAs(was *sighting) bool {
-	if was == nil || s.slot != was.slot || s.where != was.where {
+// sameAs reports whether the slot is certainly the same slot as at an earlier check. A new slot with the
+// same name is excluded in two cases: the slot was created before the earlier check, or the same session
+// still reads the slot, so nobody can have dropped it.
+func (s *sighting) sameAs(earlier *sighting) bool {
+	if earlier == nil || s.slot != earlier.slot || s.where != earlier.where {
 		return false
 	}
-	return s.restart < was.place || s.session != "" && s.session == was.session
+	return s.restart < earlier.place || s.session != "" && s.session == earlier.session
 }
 
 // String returns s as the token of a tick, so that a later process can recognize the slot: see sightingOf.
@@ -134,9 +134,9 @@ func names(list, name string) bool {
 	return false
 }
 
-// Examine checks the slots that the positions of the shards follow. It calls say with each result and its
+// Examine checks the slots that the positions of the shards follow. It calls report with each result and its
 // remedy.
-func Examine(ctx context.Context, pg *sqlexec.DB, say func(grade skald.Grade, saw, remedy string)) error {
+func Examine(ctx context.Context, pg *sqlexec.DB, report func(grade skald.Grade, saw, remedy string)) error {
 	bases := pg.Call("ReadByBases")
 	var ticks []query.Tick
 	bases.Scan = func(row sqlexec.Scanner) error {
@@ -164,7 +164,7 @@ func Examine(ctx context.Context, pg *sqlexec.DB, say func(grade skald.Grade, sa
 			return err
 		}
 		is.where = was.where // the publication at that look is not known
-		left, err := left(ctx, pg, t, is.next)
+		left, err := hasEarlier(ctx, pg, t, is.next)
 		if err != nil {
 			return err
 		}
@@ -172,16 +172,17 @@ func Examine(ctx context.Context, pg *sqlexec.DB, say func(grade skald.Grade, sa
 			"published. Or begin once with skald relay --read-by --trust-slot, if the slot has had all; docs/adopt.md"
 		switch {
 		case is.there && is.hidden:
-			say(skald.Fine, "this user may not see the session that reads slot "+was.slot, "")
+			report(skald.Fine, "this user may not see the session that reads slot "+was.slot, "")
 		case is.there && (is.sameAs(was) || !left):
-			say(skald.Fine, "positions follow slot "+was.slot, "")
+			report(skald.Fine, "positions follow slot "+was.slot, "")
 		case is.there:
-			say(skald.Doubtful,
+			report(skald.Doubtful,
 				fmt.Sprintf("there are rows above the position, and slot %s may be another than the one "+
 					"that was followed: if no skald relay --read-by runs, the retention deletes nothing",
 					was.slot), remedy)
 		default:
-			say(skald.Failed, is.unfit+": positions followed it, and the retention deletes nothing any more", remedy)
+			report(skald.Failed,
+				is.unfit+": positions followed it, and the retention deletes nothing any more", remedy)
 		}
 	}
 	return nil
