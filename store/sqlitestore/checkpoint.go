@@ -32,7 +32,7 @@ func (s *Store) SyncConsumer(ctx context.Context, a store.SyncRequest) (out stor
 	if !a.Take && a.Server != "" {
 		a.Checkpoints = nil
 	}
-	known, err := s.known(ctx, a)
+	known, err := s.isKnown(ctx, a)
 	if err == nil && known {
 		return s.synced(ctx, a)
 	}

@@ -24,7 +24,7 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 			return fmt.Errorf("write: %w", column.ErrRowsOnly)
 		}
 	}
-	x, u, err := s.within(ctx, tx)
+	x, u, err := s.sessionOf(ctx, tx)
 	failed := func(err error) error {
 		if u == nil && sqlexec.Busy(err) {
 			err = fmt.Errorf("%w: %w", errDeferred, err)
@@ -36,7 +36,7 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 	}
 	for _, e := range es {
 		if e.Answer != nil {
-			if err := answer(ctx, x, e.Answer); err != nil {
+			if err := storeAnswer(ctx, x, e.Answer); err != nil {
 				return failed(err)
 			}
 		}
@@ -59,8 +59,8 @@ func (s *Store) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) error
 	return nil
 }
 
-// within returns the session of tx. If tx is the transaction of a handler, it also returns the unit.
-func (s *Store) within(ctx context.Context, tx *sql.Tx) (*sqlexec.Session, *unit, error) {
+// sessionOf returns the session of tx. If tx is the transaction of a handler, it also returns the unit.
+func (s *Store) sessionOf(ctx context.Context, tx *sql.Tx) (*sqlexec.Session, *unit, error) {
 	if v, ok := s.lent.Load(tx); ok {
 		u := v.(*unit)
 		return u.x, u, nil
@@ -123,11 +123,11 @@ func each(ctx context.Context, x *sqlexec.Session, es []store.Effect, stored []b
 	return wrote, nil
 }
 
-// putEffect checks the guards of e and writes e. given has the versions of the entities that the transaction
-// has already locked, because a transaction raises the version of an entity only once.
-func putEffect(ctx context.Context, x *sqlexec.Session, e store.Effect, given map[entity]int64) error {
+// putEffect checks the guards of e and writes e. The map locked has the versions of the entities that the
+// transaction has already locked, because a transaction raises the version of an entity only once.
+func putEffect(ctx context.Context, x *sqlexec.Session, e store.Effect, locked map[entity]int64) error {
 	if e.Mark != nil && e.Mark.KeyOrder != store.Anytime {
-		outcome, err := turn(ctx, x, e.Mark, nil)
+		outcome, err := keyOutcome(ctx, x, e.Mark, nil)
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func putEffect(ctx context.Context, x *sqlexec.Session, e store.Effect, given ma
 			return fmt.Errorf("mark %s is %v: %w", e.Mark.ID, was.Outcome, store.ErrLost)
 		}
 		if column.Answered(e.Mark) {
-			if err := answer(ctx, x, e.Mark); err != nil {
+			if err := storeAnswer(ctx, x, e.Mark); err != nil {
 				return err
 			}
 		}
@@ -155,7 +155,7 @@ func putEffect(ctx context.Context, x *sqlexec.Session, e store.Effect, given ma
 		}
 	}
 	for _, l := range e.Locks {
-		version, err := lockEntity(ctx, x, l, given)
+		version, err := lockEntity(ctx, x, l, locked)
 		if err != nil {
 			return err
 		}
@@ -187,16 +187,16 @@ func putEffect(ctx context.Context, x *sqlexec.Session, e store.Effect, given ma
 	return insert(ctx, x, e.Rows)
 }
 
-// lockEntity locks l and returns its new version. It adds the entity to given.
+// lockEntity locks l and returns its new version. It adds the entity to the map locked.
 func lockEntity(ctx context.Context, x *sqlexec.Session, l store.Lock,
-	given map[entity]int64) (version int64, err error) {
+	locked map[entity]int64) (version int64, err error) {
 	e := entity{l.Space, l.Key}
-	if version, ok := given[e]; ok {
+	if version, ok := locked[e]; ok {
 		return version, nil
 	}
 	if err := x.Row(ctx, "LockEntity", l.Space, l.Key).Scan(&version); err != nil {
 		return 0, fmt.Errorf("lock entity: %w", err)
 	}
-	given[e] = version
+	locked[e] = version
 	return version, nil
 }

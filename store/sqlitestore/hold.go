@@ -8,51 +8,51 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// HoldEntities adds a saga to the queue of each entity. first reports whether the saga is at the front of all
+// HoldEntities adds a saga to the queue of each entity. It returns true if the saga is at the front of all
 // queues.
-func (s *Store) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold) (first bool, err error) {
-	x, u, err := s.within(ctx, tx)
+func (s *Store) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold) (front bool, err error) {
+	x, u, err := s.sessionOf(ctx, tx)
 	given := map[entity]int64{}
 	if err == nil && u != nil {
 		given = u.given
 	}
-	first = true
+	front = true
 	for i := 0; err == nil && i < len(h.Entities); i++ {
 		e, is := h.Entities[i], false
 		if _, err = lockEntity(ctx, x, e, given); err == nil {
 			is, err = holdEntity(ctx, x, &h, e)
 		}
-		first = first && is
+		front = front && is
 	}
-	return first && err == nil, sqlexec.Failed("hold entities", err)
+	return front && err == nil, sqlexec.Failed("hold entities", err)
 }
 
 // QueueState reports whether holder is in a queue, and whether it is at the front of all its queues.
-func (s *Store) QueueState(ctx context.Context, tx *sql.Tx, holder string) (waits, first bool, err error) {
-	x, _, err := s.within(ctx, tx)
+func (s *Store) QueueState(ctx context.Context, tx *sql.Tx, holder string) (waits, front bool, err error) {
+	x, _, err := s.sessionOf(ctx, tx)
 	if err == nil {
-		waits, first, err = queued(ctx, x, holder)
+		waits, front, err = queued(ctx, x, holder)
 	}
-	return waits, first, sqlexec.Failed("read places in line", err)
+	return waits, front, sqlexec.Failed("read places in line", err)
 }
 
 // FreeEntities removes a holder from all queues.
 func (s *Store) FreeEntities(ctx context.Context, tx *sql.Tx, holder string) error {
-	x, u, err := s.within(ctx, tx)
+	x, u, err := s.sessionOf(ctx, tx)
 	if err == nil {
 		err = freeEntities(ctx, x, holder)
 	}
 	if err != nil {
 		return sqlexec.Failed("free entities", err)
 	}
-	s.moved(u)
+	s.wakeEngines(u)
 	return nil
 }
 
 // EntityHolders returns the first saga in the queue of each entity. The queues do not change before tx ends,
 // because SQLite has one writer.
 func (s *Store) EntityHolders(ctx context.Context, tx *sql.Tx, es ...store.Lock) ([]store.Hold, error) {
-	x, _, err := s.within(ctx, tx)
+	x, _, err := s.sessionOf(ctx, tx)
 	var out []store.Hold
 	if err == nil {
 		out, err = entityHolders(ctx, x, es)

@@ -15,8 +15,8 @@ func scanKind(scan func(...any) error) (k store.Kind, err error) {
 	return k, err
 }
 
-// known reports whether a has nothing new to write, so that SyncConsumer needs no write lock.
-func (s *Store) known(ctx context.Context, a store.SyncRequest) (bool, error) {
+// isKnown reports whether a has nothing new to write, so that SyncConsumer needs no write lock.
+func (s *Store) isKnown(ctx context.Context, a store.SyncRequest) (bool, error) {
 	switch {
 	case len(a.Checkpoints) > 0:
 		return false, nil

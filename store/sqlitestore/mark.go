@@ -8,7 +8,7 @@ import (
 
 // Seen returns whether the consumer finished each message, from one snapshot.
 func (s *Store) Seen(ctx context.Context, consumer string, ids []store.Identity) ([]store.Verdict, error) {
-	return seen(ctx, s.run, consumer, ids)
+	return verdictsOf(ctx, s.run, consumer, ids)
 }
 
 // Reserve reserves an idempotency key for one caller.

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// answer stores the answer of a handler with the mark m. It fails if the mark does not exist.
-func answer(ctx context.Context, x *sqlexec.Session, m *store.Mark) error {
+// storeAnswer stores the answer of a handler with the mark m. It fails if the mark does not exist.
+func storeAnswer(ctx context.Context, x *sqlexec.Session, m *store.Mark) error {
 	if !storable(m.Outcome) {
 		return fmt.Errorf("answer %s: outcome %d cannot be stored", m.ID, m.Outcome)
 	}

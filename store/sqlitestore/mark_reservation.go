@@ -33,7 +33,7 @@ func markReserve(ctx context.Context, x *sqlexec.Session, r store.Reservation) (
 		return out, err
 	}
 	var old bool
-	if at := written(r.ID); at != nil {
+	if at := timeInID(r.ID); at != nil {
 		if err := x.Row(ctx, "Forgotten", r.Consumer, at).Scan(&old); err != nil {
 			return out, err
 		}

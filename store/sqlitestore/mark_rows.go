@@ -30,7 +30,7 @@ func markPut(ctx context.Context, x *sqlexec.Session, m store.Mark) (v store.Ver
 		return v, err
 	}
 	n, err := x.Count(ctx, "InsertMark", m.Consumer, m.Source, m.ID, int64(m.Outcome), reason, fingerprint,
-		written(m.ID), !m.Held, keep)
+		timeInID(m.ID), !m.Held, keep)
 	if err != nil {
 		return v, fmt.Errorf("insert mark: %w", err)
 	}
@@ -74,11 +74,11 @@ func verdict(row *sql.Row, v *store.Verdict) error {
 	return err
 }
 
-// expire deletes a mark if its Keep is over. It does nothing for an ID with a timestamp, because the floor
-// applies to that message instead.
+// expire deletes a mark if its retention Keep has ended. It does nothing for an ID with a timestamp, because
+// the floor of the consumer applies to that message instead.
 func expire(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity,
 	keep time.Duration) error {
-	if keep <= 0 || written(id.ID) != nil {
+	if keep <= 0 || timeInID(id.ID) != nil {
 		return nil
 	}
 	if _, err := x.Exec(ctx, "ExpireMark", consumer, id.Source, id.ID); err != nil {
@@ -91,8 +91,8 @@ func storable(o store.Outcome) bool {
 	return o == store.Done || o == store.Rejected || o == store.Barred
 }
 
-// written returns the time in a UUIDv7, in milliseconds since 1970. It returns NULL for another ID.
-func written(id string) any {
+// timeInID returns the time in a UUIDv7, in milliseconds since 1970. It returns NULL for another ID.
+func timeInID(id string) any {
 	at, ok := uuid7.Time(id)
 	if !ok {
 		return nil

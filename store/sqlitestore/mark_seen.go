@@ -9,8 +9,8 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// seen returns the verdicts of messages, from one snapshot.
-func seen(ctx context.Context, run *sqlexec.DB, consumer string, ids []store.Identity) ([]store.Verdict,
+// verdictsOf returns the verdicts of messages, from one snapshot.
+func verdictsOf(ctx context.Context, run *sqlexec.DB, consumer string, ids []store.Identity) ([]store.Verdict,
 	error) {
 	out := make([]store.Verdict, len(ids))
 	p, err := run.Prepare(ctx)
@@ -25,7 +25,7 @@ func seen(ctx context.Context, run *sqlexec.DB, consumer string, ids []store.Ide
 	find := p.In(ctx, tx, "SeenMark")
 	for i, id := range ids {
 		err := verdict(find.QueryRowContext(sqlexec.Quiet(ctx), consumer, id.Source, id.ID,
-			written(id.ID) != nil),
+			timeInID(id.ID) != nil),
 			&out[i])
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return nil, sqlexec.Failed("seen", err)

@@ -10,5 +10,5 @@ import (
 // outboxTable is the outbox in one file.
 type outboxTable struct{ run *sqlexec.DB }
 
-// newOutbox returns the outbox in the file of run.
-func newOutbox(run *sqlexec.DB) *outboxTable { return &outboxTable{run} }
+// newOutbox returns the outbox in the file of db.
+func newOutbox(db *sqlexec.DB) *outboxTable { return &outboxTable{db} }

@@ -43,10 +43,10 @@ func contradiction(ctx context.Context, x *sqlexec.Session, owned []store.Shard)
 	return "", nil
 }
 
-// canHaveReturned reports whether a file can have returned the ticks of c, if its last row is end.
-func canHaveReturned(end int64, c store.Cursor) bool {
+// canHaveReturned reports whether a file with this last row can have returned the ticks of c.
+func canHaveReturned(last int64, c store.Cursor) bool {
 	for _, tick := range []string{c.Base, c.Tip} {
-		if seq, err := parseTick(tick); err != nil || seq > end {
+		if seq, err := parseTick(tick); err != nil || seq > last {
 			return false
 		}
 	}
@@ -71,11 +71,11 @@ func (o *outboxTable) movedAway(ctx context.Context, owned []store.Shard) (saw s
 	return saw, err
 }
 
-// Recover resets all shards of a moved file to the oldest stored row, because a restored file may use numbers
-// twice. It checks and resets in one transaction, so the second of two concurrent calls finds nothing to do.
-// If by is nil, it only checks.
-func (o *outboxTable) Recover(ctx context.Context, by *store.Audit) (done store.Recovered, err error) {
-	if by == nil {
+// Recover resets all shards of a moved file to the oldest stored row, because a restored file may use
+// numbers twice. It checks and resets in one transaction, so the second of two concurrent calls finds
+// nothing to do. If audit is nil, it only checks.
+func (o *outboxTable) Recover(ctx context.Context, audit *store.Audit) (done store.Recovered, err error) {
+	if audit == nil {
 		done.Moved, err = o.movedAway(ctx, nil)
 		return done, sqlexec.Failed("recover", err)
 	}
@@ -97,7 +97,7 @@ func (o *outboxTable) Recover(ctx context.Context, by *store.Audit) (done store.
 		if _, err = x.Exec(ctx, "NoteMoved", ""); err != nil {
 			return err
 		}
-		return note(ctx, x, by)
+		return note(ctx, x, audit)
 	})
 	if done.Moved != "" {
 		o.run.Wake()

@@ -53,10 +53,10 @@ func isText(contentType string) bool {
 	return kind == "application/json" || strings.HasSuffix(kind, "+json") || strings.HasPrefix(kind, "text/")
 }
 
-// scanRow reads a row of the outbox, and the columns after it into more. The columns are seq, bucket, id,
+// scanRow reads a row of the outbox, and the columns after it into others. The columns are seq, bucket, id,
 // source, topic, key, key_bytes, type, data, data_bytes, content_type, schema, subject, correlation_id,
 // causation_id, traceparent, headers, time, the size, and a hash if the data is too large.
-func scanRow(rows *sql.Rows, more ...any) (r store.Row, err error) {
+func scanRow(rows *sql.Rows, others ...any) (r store.Row, err error) {
 	var (
 		in                                                          sql.NullInt64
 		key, data, headers, schema, subject, correlation, cause, tp sql.NullString
@@ -68,7 +68,8 @@ func scanRow(rows *sql.Rows, more ...any) (r store.Row, err error) {
 	m := &r.Message
 	if err := rows.Scan(append([]any{&r.Seq, &in, &m.ID, &m.Source, &m.Topic, &key, &keyBytes, &m.Type, &data,
 		&dataBytes, &m.ContentType,
-		&schema, &subject, &correlation, &cause, &tp, &headers, &at, &size, &hash}, more...)...); err != nil {
+		&schema, &subject, &correlation, &cause, &tp, &headers, &at, &size, &hash},
+			others...)...); err != nil {
 		return r, err
 	}
 	if hash.Valid {

@@ -14,9 +14,10 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// parkedList lists messages. to is the last examined place if the limit Scan ended the list, otherwise 0.
+// parkedList lists messages. If the limit Scan ended the list, lastPlace is the last examined place,
+// otherwise 0.
 func parkedList(ctx context.Context, run *sqlexec.DB, what store.ParkedQuery,
-	limit int) (out []store.Parked, to int64, err error) {
+	limit int) (out []store.Parked, lastPlace int64, err error) {
 	p, err := run.Prepare(ctx)
 	if err != nil {
 		return nil, 0, sqlexec.Failed("list parked messages", err)
@@ -32,7 +33,7 @@ func parkedList(ctx context.Context, run *sqlexec.DB, what store.ParkedQuery,
 	}
 	defer func() {
 		if err = errors.Join(err, rows.Close()); err != nil {
-			out, to, err = nil, 0, sqlexec.Failed("list parked messages", err)
+			out, lastPlace, err = nil, 0, sqlexec.Failed("list parked messages", err)
 		}
 	}()
 	for read := 1; len(out) < limit && rows.Next(); read++ {
@@ -47,13 +48,13 @@ func parkedList(ctx context.Context, run *sqlexec.DB, what store.ParkedQuery,
 			out = append(out, k)
 		}
 		if read == what.Scan {
-			to = k.Place
+			lastPlace = k.Place
 		}
 	}
 	if len(out) == limit { // the caller continues after the last message, without to
-		to = 0
+		lastPlace = 0
 	}
-	return out, to, rows.Err()
+	return out, lastPlace, rows.Err()
 }
 
 // withConditions adds the conditions of a query to the text of a statement, and returns the arguments.

@@ -34,14 +34,14 @@ func findKept(ctx context.Context, x *sqlexec.Session, consumer string,
 	return k, true, nil
 }
 
-// firstOf returns the place of the first message after the place behind that blocks the key; 0 if no message
-// does.
+// firstOf returns the place of the first message that blocks the key, among the messages with a place larger
+// than after. It returns 0 if no message blocks the key.
 func firstOf(ctx context.Context, x *sqlexec.Session, consumer string, key []byte,
-	behind int64) (place int64, err error) {
+	after int64) (place int64, err error) {
 	if key == nil {
 		return 0, nil
 	}
-	err = x.Row(ctx, "FirstOfKey", consumer, key, behind).Scan(&place)
+	err = x.Row(ctx, "FirstOfKey", consumer, key, after).Scan(&place)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, fmt.Errorf("find the first message of a key: %w", err)
 	}

@@ -11,9 +11,9 @@ import (
 // intake may not take that message.
 type ahead map[[2]string]int64
 
-// turn returns Fresh if an intake may take m. Otherwise it returns the reason: m or an earlier message of its
-// key is parked or dead. The transaction must have the write lock of the file.
-func turn(ctx context.Context, x *sqlexec.Session, m *store.Mark, before ahead) (store.Outcome, error) {
+// keyOutcome returns Fresh if an intake may take m. Otherwise it returns the reason: m or an earlier message
+// of its key is parked or dead. The transaction must have the write lock of the file.
+func keyOutcome(ctx context.Context, x *sqlexec.Session, m *store.Mark, before ahead) (store.Outcome, error) {
 	k, there, err := findKept(ctx, x, m.Consumer, m.Identity)
 	if err != nil {
 		return 0, err

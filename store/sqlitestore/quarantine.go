@@ -21,7 +21,7 @@ func putForConsumer(ctx context.Context, x *sqlexec.Session, e *store.Effect) er
 		return err
 	}
 	if e.Answer != nil {
-		if err := answer(ctx, x, e.Answer); err != nil {
+		if err := storeAnswer(ctx, x, e.Answer); err != nil {
 			return err
 		}
 	}
@@ -132,12 +132,12 @@ func quarantined(scan func(...any) error) (one store.Quarantined, err error) {
 	return one, nil
 }
 
-// Enter applies the intake in, in a transaction of the caller.
+// Enter applies an intake in a transaction of the caller.
 func (s *Store) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found store.Found, err error) {
 	if len(in.Settings) > 0 {
 		return found, sqlexec.Failed("enter", store.ErrNoSettings)
 	}
-	x, u, err := s.within(ctx, tx)
+	x, u, err := s.sessionOf(ctx, tx)
 	if err != nil {
 		return found, sqlexec.Failed("enter", err)
 	}

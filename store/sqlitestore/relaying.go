@@ -21,8 +21,8 @@ func (s *Store) Deferred(ctx context.Context, q store.DeferredQuery) (store.Defe
 	return s.outbox.Deferred(ctx, q)
 }
 
-// Recover resets all shards of a moved file to the oldest stored row, because a restored file may use numbers
-// twice. If note is nil, Recover only checks whether the file moved.
-func (s *Store) Recover(ctx context.Context, note *store.Audit) (store.Recovered, error) {
-	return s.outbox.Recover(ctx, note)
+// Recover resets all shards of a moved file to the oldest stored row, because a restored file may use
+// numbers twice. If audit is nil, Recover only checks whether the file moved.
+func (s *Store) Recover(ctx context.Context, audit *store.Audit) (store.Recovered, error) {
+	return s.outbox.Recover(ctx, audit)
 }

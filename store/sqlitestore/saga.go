@@ -19,7 +19,7 @@ func (s *Store) StartSagas(ctx context.Context, tx *sql.Tx,
 	if err := sagarow.CheckStarts(ss); err != nil {
 		return nil, nil, err
 	}
-	x, u, err := s.within(ctx, tx)
+	x, u, err := s.sessionOf(ctx, tx)
 	stored, fresh = make([]store.Saga, len(ss)), make([]bool, len(ss))
 	for i := 0; i < len(ss) && err == nil; i++ {
 		stored[i], fresh[i], err = sagaStart(ctx, x, &ss[i])
@@ -28,13 +28,13 @@ func (s *Store) StartSagas(ctx context.Context, tx *sql.Tx,
 		return nil, nil, sqlexec.Failed("start sagas", err)
 	}
 	if slices.Contains(fresh, true) {
-		s.moved(u)
+		s.wakeEngines(u)
 	}
 	return stored, fresh, nil
 }
 
-// moved wakes the engines: at the commit of u, or immediately for a transaction of the caller.
-func (s *Store) moved(u *unit) {
+// wakeEngines wakes the engines: at the commit of u, or immediately for a transaction of the caller.
+func (s *Store) wakeEngines(u *unit) {
 	if u != nil {
 		u.wrote.Store(true)
 		return
@@ -45,7 +45,7 @@ func (s *Store) moved(u *unit) {
 // LockSagas reads sagas and locks the file, because SQLite has no other lock. A saga without a row has no
 // Name.
 func (s *Store) LockSagas(ctx context.Context, tx *sql.Tx, refs ...store.SagaRef) ([]store.Saga, error) {
-	x, _, err := s.within(ctx, tx)
+	x, _, err := s.sessionOf(ctx, tx)
 	out := make([]store.Saga, len(refs))
 	for i := 0; i < len(refs) && err == nil; i++ {
 		out[i], err = lock(ctx, x, refs[i].Name, refs[i].Key)
@@ -62,7 +62,7 @@ var _ store.Tracker[*sql.Tx] = (*Store)(nil)
 // other lock.
 func (s *Store) LockTracked(ctx context.Context, tx *sql.Tx, flow string,
 	keys ...string) (rows []store.Tracked, err error) {
-	x, _, err := s.within(ctx, tx)
+	x, _, err := s.sessionOf(ctx, tx)
 	if err == nil {
 		rows, err = lockTracked(ctx, x, flow, keys...)
 	}

@@ -66,9 +66,9 @@ func (s *sagaTable) look(ctx context.Context, hashes []string) (some bool, next 
 	return some, next, nil
 }
 
-// claimDue claims due sagas. left reports whether more sagas are due.
+// claimDue claims due sagas. It returns true if more sagas are due.
 func claimDue(ctx context.Context, x *sqlexec.Session, w store.ClaimRequest,
-	hashes []string) (out []store.Saga, left bool, err error) {
+	hashes []string) (out []store.Saga, more bool, err error) {
 	var all []dueSaga
 	for _, hash := range hashes {
 		rows, err := x.Rows(ctx, "DueSagas", hash, w.Sagas.Limit+1)

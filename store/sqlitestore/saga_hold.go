@@ -11,10 +11,10 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// holdEntity adds a saga to the queue of an entity, unless it is already there. first reports whether the
+// holdEntity adds a saga to the queue of an entity, unless the saga is already there. It returns true if the
 // saga is at the front.
 func holdEntity(ctx context.Context, x *sqlexec.Session, h *store.EntityHold,
-	e store.Lock) (first bool, err error) {
+	e store.Lock) (front bool, err error) {
 	var holder string
 	waits := false
 	err = x.Row(ctx, "FirstInLine", e.Space, e.Key, h.Holder).Scan(&holder, &waits)
@@ -59,7 +59,7 @@ func entityHolders(ctx context.Context, x *sqlexec.Session, es []store.Lock) (ou
 	return out, nil
 }
 
-// Holds lists places in queues.
+// Holds lists the places of sagas in the queues of entities.
 func (s *sagaTable) Holds(ctx context.Context, q store.HoldQuery) ([]store.Hold, error) {
 	var e store.Lock
 	if q.Entity != nil {

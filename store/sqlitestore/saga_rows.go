@@ -17,16 +17,16 @@ import (
 // sagaTable has the sagas in one file.
 type sagaTable struct{ run *sqlexec.DB }
 
-// newSaga returns the sagas in the file of run.
-func newSaga(run *sqlexec.DB) *sagaTable { return &sagaTable{run} }
+// newSaga returns the sagas in the file of db.
+func newSaga(db *sqlexec.DB) *sagaTable { return &sagaTable{db} }
 
-// scanSaga reads the columns of a saga, and the columns after them into more.
-func scanSaga(scan func(...any) error, more ...any) (s store.Saga, err error) {
+// scanSaga reads the columns of a saga, and the columns after them into others.
+func scanSaga(scan func(...any) error, others ...any) (s store.Saga, err error) {
 	var since, retry, due, started, changed, ended sql.NullInt64
 	err = scan(append([]any{&s.Name, &s.Key, &s.ID, &s.Hash, &s.Input, &s.Fingerprint, &s.Origin, &s.State,
 		&s.Version, &s.Status, &s.Stuck, &s.Paused,
 		&s.Step, &s.Error, &s.Failed, &since, &retry, &s.Session, &due, &started, &changed, &ended},
-		more...)...)
+		others...)...)
 	s.Since, s.Retry, s.Due = sqlexec.OfMillis(since), sqlexec.OfMillis(retry), sqlexec.OfMillis(due)
 	s.Started, s.Changed = sqlexec.OfMillis(started), sqlexec.OfMillis(changed)
 	s.Ended = sqlexec.OfMillis(ended)
@@ -51,7 +51,7 @@ func sagaStart(ctx context.Context, x *sqlexec.Session, start *store.Saga) (was 
 	return was, n == 1, err
 }
 
-// lock locks the file and reads a saga. If the saga has no row, the result has no Name.
+// lock locks the file and reads a saga. If the saga has no row, the Name of the result is empty.
 func lock(ctx context.Context, x *sqlexec.Session, name, key string) (was store.Saga, err error) {
 	if _, err := x.Exec(ctx, "LockSaga", name, key); err != nil {
 		return was, err

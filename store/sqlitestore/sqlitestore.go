@@ -99,11 +99,11 @@ func texts() (map[string]string, error) {
 // for ":memory:", because each connection would have its own database.
 func Open(path string) (*sql.DB, error) { return sqlexec.Open(path) }
 
-// Backup copies the file at path to a new file at to, while services write. The copy is one snapshot. Backup
-// checks the copy and flushes it to the disk before it gives the copy its final name. An interrupted backup
-// leaves a file with the suffix ".part", and the next backup replaces that file. Backup returns an error if
-// the new file exists already, or if there is no file at path.
-func Backup(ctx context.Context, path, to string) error { return admin.Take(ctx, path, to) }
+// Backup copies the file at path to a new file at newPath, while services write. The copy is one snapshot.
+// Backup checks the copy and flushes it to the disk before it gives the copy its final name. An interrupted
+// backup leaves a file with the suffix ".part", and the next backup replaces that file. Backup returns an
+// error if the new file exists already, or if there is no file at path.
+func Backup(ctx context.Context, path, newPath string) error { return admin.Take(ctx, path, newPath) }
 
 // Probe checks that the file accepts writes. It reads the file and takes its write lock. If another writer
 // has the lock, reading is enough.

@@ -13,8 +13,8 @@ func stepArgs(s *store.Step, more ...any) []any {
 	return append([]any{s.Consumer, s.Saga, s.Name, s.Occurrence}, more...)
 }
 
-// begun returns the start of the saga of s in milliseconds since 1970, or NULL.
-func begun(s *store.Step) any {
+// begunMillis returns the time when the saga of s began, in milliseconds since 1970, or NULL.
+func begunMillis(s *store.Step) any {
 	if s.Begun.IsZero() {
 		return nil
 	}
@@ -26,10 +26,10 @@ func step(ctx context.Context, x *sqlexec.Session, s *store.Step) (found store.S
 	var row *sql.Row
 	switch s.State {
 	case store.StepDone, store.StepCalling:
-		row = x.Row(ctx, "TakeStep", stepArgs(s, int64(s.State), s.Source, s.ID, begun(s),
+		row = x.Row(ctx, "TakeStep", stepArgs(s, int64(s.State), s.Source, s.ID, begunMillis(s),
 			sqlexec.Text(s.OutsideKey))...)
 	case store.StepUndone:
-		row = x.Row(ctx, "UndoStep", stepArgs(s, s.Source, s.ID, begun(s))...)
+		row = x.Row(ctx, "UndoStep", stepArgs(s, s.Source, s.ID, begunMillis(s))...)
 	default:
 		return found, fmt.Errorf("step %s: an intake cannot make it %v", s.Name, s.State)
 	}
@@ -39,14 +39,14 @@ func step(ctx context.Context, x *sqlexec.Session, s *store.Step) (found store.S
 		return found, fmt.Errorf("step: %w", err)
 	}
 	found.Result, found.Outcome = string(result), string(outcome)
-	if s.State != store.StepUndone && free(found.State) || found.State == store.StepAbsent {
+	if s.State != store.StepUndone && isFree(found.State) || found.State == store.StepAbsent {
 		found = store.Step{State: found.State}
 	}
 	if found.State != store.StepAbsent {
 		return found, nil
 	}
 	var forgotten bool
-	if err := x.Row(ctx, "ForgottenStep", s.Consumer, s.Name, begun(s)).Scan(&forgotten); err != nil {
+	if err := x.Row(ctx, "ForgottenStep", s.Consumer, s.Name, begunMillis(s)).Scan(&forgotten); err != nil {
 		return found, fmt.Errorf("step: read its floor: %w", err)
 	}
 	if forgotten {
@@ -55,8 +55,8 @@ func step(ctx context.Context, x *sqlexec.Session, s *store.Step) (found store.S
 	return found, nil
 }
 
-// free reports whether a message may take a step in state s.
-func free(s store.StepState) bool {
+// isFree reports whether a message may take a step in state s.
+func isFree(s store.StepState) bool {
 	return s == store.StepAbsent || s == store.StepParked || s == store.StepDead
 }
 
@@ -66,7 +66,7 @@ func setStep(ctx context.Context, x *sqlexec.Session, s *store.Step) error {
 	for _, state := range s.From {
 		from |= 1 << state
 	}
-	n, err := x.Count(ctx, "SetStep", stepArgs(s, int64(s.State), s.Source, s.ID, begun(s), s.Code,
+	n, err := x.Count(ctx, "SetStep", stepArgs(s, int64(s.State), s.Source, s.ID, begunMillis(s), s.Code,
 		sqlexec.TextBytes(s.Result), sqlexec.Text(s.OutsideKey), sqlexec.TextBytes(s.Outcome), from)...)
 	if err != nil {
 		return fmt.Errorf("set step: %w", err)
@@ -87,7 +87,8 @@ func noteStep(ctx context.Context, x *sqlexec.Session, k *store.Park) error {
 	if k.Dead != nil {
 		state = store.StepDead
 	}
-	if _, err := x.Exec(ctx, "NoteStep", stepArgs(s, int64(state), s.Source, s.ID, begun(s))...); err != nil {
+	args := stepArgs(s, int64(state), s.Source, s.ID, begunMillis(s))
+	if _, err := x.Exec(ctx, "NoteStep", args...); err != nil {
 		return fmt.Errorf("record step: %w", err)
 	}
 	if k.Dead == nil || !k.Dead.BlocksKey {

@@ -66,7 +66,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 	for i, m := range in.Marks {
 		outcome := store.Fresh
 		if m.KeyOrder != store.Anytime {
-			if outcome, err = turn(ctx, u.x, &m, before); err != nil {
+			if outcome, err = keyOutcome(ctx, u.x, &m, before); err != nil {
 				return err
 			}
 		}
@@ -115,14 +115,14 @@ func (u *unit) Outage(ctx context.Context, err error) bool {
 		return true
 	}
 	if sqlexec.Unable(err) {
-		u.lost = u.ended(ctx) != nil
+		u.lost = u.checkOpen(ctx) != nil
 	}
 	return u.lost
 }
 
-// ended returns store.ErrLent if the handler ended the transaction: then the row in skald_commit_guard is
-// gone.
-func (u *unit) ended(ctx context.Context) error {
+// checkOpen returns store.ErrLent if the handler ended the transaction. In that case the row in
+// skald_commit_guard no longer exists.
+func (u *unit) checkOpen(ctx context.Context) error {
 	var there int
 	err := u.x.Row(sqlexec.Quiet(ctx), "StillLent", u.hold).Scan(&there)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -172,7 +172,7 @@ func (u *unit) Usable(ctx context.Context) error {
 	if u.over {
 		return sql.ErrTxDone
 	}
-	err := u.ended(ctx)
+	err := u.checkOpen(ctx)
 	if err != nil && !errors.Is(err, store.ErrLent) {
 		return sqlexec.Failed("use the transaction", u.x.Why(err))
 	}
@@ -245,21 +245,21 @@ func (u *unit) CommitThen(ctx context.Context, _ store.Intake,
 	return nil, u.Commit(ctx, es...)
 }
 
-// Rollback rolls back and then applies instead in another transaction. If the handler ended the transaction
-// itself, Rollback applies nothing and returns store.ErrLent.
-func (u *unit) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
+// Rollback rolls back the transaction. Then it applies the effects in another transaction. If the handler
+// ended the transaction itself, Rollback applies nothing and returns store.ErrLent.
+func (u *unit) Rollback(ctx context.Context, effects ...store.Effect) ([]bool, error) {
 	if err := u.finish(); err != nil {
 		return nil, fmt.Errorf("roll back: %w", err)
 	}
-	ended := !u.lost && !u.x.Held() && errors.Is(u.ended(ctx), store.ErrLent)
+	ended := !u.lost && !u.x.Held() && errors.Is(u.checkOpen(ctx), store.ErrLent)
 	if err := u.x.Undo(); err != nil {
 		return nil, fmt.Errorf("roll back: %w", err)
 	}
 	if ended {
 		return nil, fmt.Errorf("roll back: %w", store.ErrLent)
 	}
-	if len(instead) == 0 {
+	if len(effects) == 0 {
 		return nil, nil
 	}
-	return u.s.Apply(ctx, instead...)
+	return u.s.Apply(ctx, effects...)
 }

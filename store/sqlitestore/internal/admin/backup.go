@@ -15,16 +15,16 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// Take copies the file at path to a new file at to, while services write. The copy is one snapshot. Take
-// checks the copy and flushes it to the disk before it gives the copy the name to. An interrupted backup
-// leaves a file with the suffix ".part", and the next backup replaces that file. Take returns an error if to
-// exists, or if there is no file at path.
-func Take(ctx context.Context, path, to string) (err error) {
+// Take copies the file at path to a new file at newPath, while services write. The copy is one snapshot.
+// Take checks the copy and flushes it to the disk before it gives the copy its final name. An interrupted
+// backup leaves a file with the suffix ".part", and the next backup replaces that file. Take returns an
+// error if newPath exists, or if there is no file at path.
+func Take(ctx context.Context, path, newPath string) (err error) {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("back up: %w", err)
 	}
-	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("back up %s: %s exists already: remove it or use another name", path, to)
+	if _, err := os.Lstat(newPath); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("back up %s: %s exists already: remove it or use another name", path, newPath)
 	}
 	text, err := setup()
 	if err != nil {
@@ -35,7 +35,7 @@ func Take(ctx context.Context, path, to string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	part := to + ".part"
+	part := newPath + ".part"
 	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("back up %s: remove the file of an interrupted backup: %w", path, err)
 	}
@@ -48,15 +48,15 @@ func Take(ctx context.Context, path, to string) (err error) {
 	if err := synced(part); err != nil {
 		return fmt.Errorf("back up %s: %w", path, err)
 	}
-	if err := os.Link(part, to); err != nil { // os.Rename would replace an existing file
+	if err := os.Link(part, newPath); err != nil { // os.Rename would replace an existing file
 		return fmt.Errorf("back up %s: %w", path, err)
 	}
 	if err := os.Remove(part); err != nil {
 		return fmt.Errorf("back up %s: %w", path, err)
 	}
-	if err := synced(filepath.Dir(to)); err != nil {
+	if err := synced(filepath.Dir(newPath)); err != nil {
 		return fmt.Errorf("back up %s: %s is written, but a crash may remove it from its folder: %w",
-			path, to, err)
+			path, newPath, err)
 	}
 	return nil
 }

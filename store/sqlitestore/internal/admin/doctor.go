@@ -13,5 +13,5 @@ type doctor struct {
 	steward *Steward
 }
 
-// NewDoctor returns a doctor of the file of run. It reads the retention from s.
-func NewDoctor(run *sqlexec.DB, s *Steward) *doctor { return &doctor{run, s} }
+// NewDoctor returns a doctor of the file of db. It reads the retention from s.
+func NewDoctor(db *sqlexec.DB, s *Steward) *doctor { return &doctor{db, s} }

@@ -12,18 +12,18 @@ import (
 // Steward deletes expired rows of one file.
 type Steward struct{ run *sqlexec.DB }
 
-// NewSteward returns the steward of the file of run.
-func NewSteward(run *sqlexec.DB) *Steward { return &Steward{run} }
+// NewSteward returns the steward of the file of db.
+func NewSteward(db *sqlexec.DB) *Steward { return &Steward{db} }
 
 // Maintain deletes expired rows. If m has an owner, it first takes the retention lease, so that only one
 // process deletes. If another process has the lease, it returns Other. If m.DryRun is true, it only counts.
 func (s *Steward) Maintain(ctx context.Context, m store.Maintain) (store.Maintained, error) {
 	switch {
 	case m.Leave:
-		_, err := s.own(ctx, retentionLease, m.Owner, 0)
+		_, err := s.holdLease(ctx, retentionLease, m.Owner, 0)
 		return store.Maintained{}, err
 	case m.Owner != "":
-		mine, err := s.own(ctx, retentionLease, m.Owner, m.Lease)
+		mine, err := s.holdLease(ctx, retentionLease, m.Owner, m.Lease)
 		if err != nil || !mine {
 			return store.Maintained{Other: err == nil}, err
 		}

@@ -8,22 +8,22 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// own takes or renews a lease for ttl, and reports whether owner has it. If ttl is not above 0,
-// it releases the lease.
-func (s *Steward) own(ctx context.Context, what, owner string, ttl time.Duration) (mine bool, err error) {
+// holdLease takes or renews a lease for ttl, and reports whether owner has it. If ttl is 0 or less, it
+// releases the lease.
+func (s *Steward) holdLease(ctx context.Context, what, owner string, ttl time.Duration) (ok bool, err error) {
 	err = s.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) error {
 		if ttl <= 0 {
 			_, err := x.Count(ctx, "Disown", what, owner)
 			return err
 		}
 		n, err := x.Count(ctx, "Own", what, owner, sqlexec.Milliseconds(ttl))
-		mine = n > 0
+		ok = n > 0
 		return err
 	})
-	return mine && err == nil, sqlexec.Failed("take lease "+what, err)
+	return ok && err == nil, sqlexec.Failed("take lease "+what, err)
 }
 
-// Keeps returns the retention that the last Maintain of any process applied.
+// Keeps reads the retention that the last Maintain of any process applied.
 func (s *Steward) Keeps(ctx context.Context) (store.Retention, error) {
 	p, err := s.run.Prepare(ctx)
 	if err != nil {

@@ -24,7 +24,7 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (done stor
 	if keep, err = retention.OrDefaults(keep); err != nil {
 		return done, sqlexec.Failed("maintain", err)
 	}
-	done.Rows, err = s.empty(ctx, &done, "skald_outbox",
+	done.Rows, err = s.purge(ctx, &done, "skald_outbox",
 		func(ctx context.Context, x *sqlexec.Session) (int64, error) {
 			if _, err := x.Exec(ctx, "Looked", keep.Outbox.Milliseconds(), keep.Marks.Milliseconds(),
 				keep.Steps.Milliseconds(), keep.Sagas.Milliseconds()); err != nil {
@@ -39,7 +39,7 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (done stor
 	if err != nil {
 		return done, sqlexec.Failed("maintain outbox", err)
 	}
-	done.Marks, err = s.empty(ctx, &done, "skald_mark", func(ctx context.Context, x *sqlexec.Session) (int64,
+	done.Marks, err = s.purge(ctx, &done, "skald_mark", func(ctx context.Context, x *sqlexec.Session) (int64,
 		error) {
 		if _, err := x.Exec(ctx, "RaiseFloors", ago(keep.Marks), batch); err != nil {
 			return 0, err
@@ -49,7 +49,7 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (done stor
 	if err != nil {
 		return done, sqlexec.Failed("maintain marks", err)
 	}
-	expired, err := s.empty(ctx, &done, "skald_mark", func(ctx context.Context, x *sqlexec.Session) (int64,
+	expired, err := s.purge(ctx, &done, "skald_mark", func(ctx context.Context, x *sqlexec.Session) (int64,
 		error) {
 		if _, err := x.Exec(ctx, "RaiseExpired", ago(retention.LeastMarks), batch); err != nil {
 			return 0, err
@@ -60,28 +60,28 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (done stor
 		return done, sqlexec.Failed("maintain marks", err)
 	}
 	done.Marks += expired
-	_, err = s.empty(ctx, &done, "skald_quarantine", func(ctx context.Context, x *sqlexec.Session) (int64,
+	_, err = s.purge(ctx, &done, "skald_quarantine", func(ctx context.Context, x *sqlexec.Session) (int64,
 		error) {
 		return x.Count(ctx, "DeleteQuarantine", ago(keep.Marks), batch)
 	})
 	if err != nil {
 		return done, sqlexec.Failed("maintain quarantine", err)
 	}
-	_, err = s.empty(ctx, &done, "skald_reservation", func(ctx context.Context, x *sqlexec.Session) (int64,
+	_, err = s.purge(ctx, &done, "skald_reservation", func(ctx context.Context, x *sqlexec.Session) (int64,
 		error) {
 		return x.Count(ctx, "DeleteReservations")
 	})
 	if err != nil {
 		return done, sqlexec.Failed("maintain reservations", err)
 	}
-	done.Steps, err = s.empty(ctx, &done, "skald_step", func(ctx context.Context, x *sqlexec.Session) (int64,
+	done.Steps, err = s.purge(ctx, &done, "skald_step", func(ctx context.Context, x *sqlexec.Session) (int64,
 		error) {
 		return forgetSteps(ctx, x, keep.Steps)
 	})
 	if err != nil {
 		return done, sqlexec.Failed("maintain steps", err)
 	}
-	done.Sagas, err = s.empty(ctx, &done, "skald_saga", func(ctx context.Context, x *sqlexec.Session) (int64,
+	done.Sagas, err = s.purge(ctx, &done, "skald_saga", func(ctx context.Context, x *sqlexec.Session) (int64,
 		error) {
 		return x.Count(ctx, "DeleteSagas", ago(keep.Sagas), batch)
 	})
@@ -115,16 +115,16 @@ func (s *Steward) forecast(ctx context.Context, keep store.Retention) (out store
 // ago returns -d as a modifier for SQLite's time functions.
 func ago(d time.Duration) string { return fmt.Sprintf("-%.3f seconds", d.Seconds()) }
 
-// empty calls one, which deletes a batch, until no expired rows are left. Each call has its own transaction.
-func (s *Steward) empty(ctx context.Context, done *store.Maintained, what string,
-	one func(context.Context, *sqlexec.Session) (int64, error)) (total int64, err error) {
+// purge calls deleteBatch until no expired rows are left. Each call has its own transaction.
+func (s *Steward) purge(ctx context.Context, done *store.Maintained, what string,
+	deleteBatch func(context.Context, *sqlexec.Session) (int64, error)) (total int64, err error) {
 	for {
 		var n int64
 		begun := false
 		err := s.run.AloneFor(ctx, batchWait, sqlexec.DefaultHandle,
 			func(ctx context.Context, x *sqlexec.Session) (err error) {
 				begun = true
-				if n, err = one(ctx, x); err == nil && n > 0 {
+				if n, err = deleteBatch(ctx, x); err == nil && n > 0 {
 					_, err = x.Exec(ctx, "Emptied", what)
 				}
 				return err

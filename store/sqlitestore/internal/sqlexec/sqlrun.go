@@ -21,13 +21,13 @@ var statements embed.FS
 // texts returns the statements of this package, by name.
 func texts() (map[string]string, error) { return sqlfile.Load(statements, "sql", "") }
 
-// Merge adds the statements in more to all. It returns an error if a name exists already.
-func Merge(all, more map[string]string) error {
-	for name, text := range more {
-		if all[name] != "" {
+// Merge adds the statements in others to texts. It returns an error if a name exists already.
+func Merge(texts, others map[string]string) error {
+	for name, text := range others {
+		if texts[name] != "" {
 			return fmt.Errorf("statement %s is defined twice", name)
 		}
-		all[name] = text
+		texts[name] = text
 	}
 	return nil
 }
@@ -48,11 +48,12 @@ type DB struct {
 	ready   atomic.Pointer[Prepared]
 }
 
-// New returns a DB that runs the statements of texts on db. db should come from Open. If Prepare fails, it
-// calls lacking for the reason, such as missing tables; lacking returns nil if it finds no reason.
+// New returns a DB that runs the statements of texts on the file of db. The argument db should come from
+// Open. If Prepare fails, it calls the function missing for the reason, such as missing tables. The function
+// returns nil if it finds no reason.
 func New(db *sql.DB, wait time.Duration, texts func() (map[string]string, error),
-	lacking func(context.Context) error) *DB {
-	d := &DB{SQL: db, Wait: wait, texts: texts, lacking: lacking}
+	missing func(context.Context) error) *DB {
+	d := &DB{SQL: db, Wait: wait, texts: texts, lacking: missing}
 	if f, ok := db.Driver().(*files); ok {
 		d.turns, d.waker = f.turn, f.waker
 	} else {
@@ -116,7 +117,7 @@ func (p *Prepared) Rows(ctx context.Context, name string, args ...any) (*sql.Row
 	return p.stmts[name].QueryContext(ctx, args...)
 }
 
-// In returns a prepared statement that runs in tx.
+// In returns the prepared statement with this name, for use in tx.
 func (p *Prepared) In(ctx context.Context, tx *sql.Tx, name string) *sql.Stmt {
 	return tx.StmtContext(ctx, p.stmts[name])
 }

@@ -11,10 +11,11 @@ func (d *DB) Alone(ctx context.Context, f func(context.Context, *Session) error)
 	return d.AloneFor(ctx, d.Wait, DefaultHandle, f)
 }
 
-// AloneFor does as Alone with other limits: wait for other writers, and most for the transaction.
-func (d *DB) AloneFor(ctx context.Context, wait, most time.Duration,
+// AloneFor does as Alone, but waits for other writers at most for the time lockWait, and rolls back the
+// transaction after the time limit.
+func (d *DB) AloneFor(ctx context.Context, lockWait, limit time.Duration,
 	f func(context.Context, *Session) error) error {
-	x, err := d.Begin(ctx, wait, most)
+	x, err := d.Begin(ctx, lockWait, limit)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (c *conn) IsValid() bool { return !c.left && c.fullConn.IsValid() }
 
 // heed records a statement that may leave state on the connection.
 func (c *conn) heed(q string) {
-	if !leaves(q) {
+	if !mayLeaveState(q) {
 		return
 	}
 	c.left = true

@@ -16,10 +16,10 @@ type connector struct {
 	place atomic.Pointer[place] // nil until the first connection
 }
 
-// same returns an error if the path of the opened file now leads to another file.
-func (c *connector) same() error {
+// checkPath returns an error if the path of the opened file now leads to another file.
+func (c *connector) checkPath() error {
 	if at := c.place.Load(); at != nil {
-		return at.same()
+		return at.checkPath()
 	}
 	return nil
 }
@@ -33,7 +33,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if !ok {
 		return nil, fmt.Errorf("connect: %T is not a connection of the supported SQLite driver", base)
 	}
-	out := &conn{fullConn: full, turns: c.turn, same: c.same}
+	out := &conn{fullConn: full, turns: c.turn, same: c.checkPath}
 	full.RegisterRollbackHook(func() { out.gone = out.inTx })
 	return out, nil
 }

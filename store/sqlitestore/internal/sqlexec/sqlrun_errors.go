@@ -55,7 +55,8 @@ func Busy(err error) bool {
 	return c == sqlite3.SQLITE_BUSY || c == sqlite3.SQLITE_LOCKED
 }
 
-// Failed adds act to err. It returns a *store.RightError if the file is read-only, and nil if err is nil.
+// Failed adds act to err. It returns a *store.RightError if the file is read-only. If err is nil, Failed
+// returns nil.
 func Failed(act string, err error) error {
 	if err == nil {
 		return nil

@@ -2,10 +2,10 @@ package sqlexec
 
 import "strings"
 
-// leaves reports whether the text q may leave state on its connection: a setting (PRAGMA), a temporary
-// object, or an attached file. The table-valued functions pragma_… only read. leaves also counts words in
-// strings and comments; the cost of such a mistake is only a new connection.
-func leaves(q string) bool {
+// mayLeaveState reports whether the text q may leave state on its connection: a setting (PRAGMA), a
+// temporary object, or an attached file. The table-valued functions pragma_… only read. mayLeaveState also
+// counts words in strings and comments. Such a mistake only costs a new connection.
+func mayLeaveState(q string) bool {
 	creates, temporary := false, false
 	for i := 0; i < len(q); {
 		from := i

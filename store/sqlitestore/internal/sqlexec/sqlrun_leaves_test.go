@@ -19,7 +19,7 @@ func TestLeaves(t *testing.T) {
 		"UPDATE attachments SET name = ?1":             false,
 		"INSERT INTO t VALUES (?1) ON CONFLICT (a) DO": false,
 	} {
-		if got := leaves(q); got != want {
+		if got := mayLeaveState(q); got != want {
 			t.Errorf("leaves(%q) = %v", q, got)
 		}
 	}
@@ -28,6 +28,6 @@ func TestLeaves(t *testing.T) {
 func BenchmarkLeaves(b *testing.B) {
 	const q = "INSERT INTO told (id, key, batch) SELECT value ->> 'id', value ->> 'key', ?2 FROM json_each(?1)"
 	for b.Loop() {
-		leaves(q)
+		mayLeaveState(q)
 	}
 }

@@ -25,9 +25,9 @@ func placeOf(path string) (*place, error) {
 	return &place{path, was}, err
 }
 
-// same returns a *store.MovedError if the path leads to another file or to no file. Other processes would not
-// see a commit to the old file. The check takes about 1 µs.
-func (p *place) same() error {
+// checkPath returns a *store.MovedError if the path leads to another file or to no file. Other processes
+// would not see a commit to the old file. The check takes about 1 µs.
+func (p *place) checkPath() error {
 	is, err := os.Stat(p.path)
 	switch {
 	case err == nil && os.SameFile(p.was, is):

@@ -25,9 +25,10 @@ type Session struct {
 // leastBegin is the minimum time for BEGIN, because the machine may be slow.
 const leastBegin = time.Second
 
-// Begin begins a transaction. It waits at most wait for other writers, but always leastBegin for those of
-// other processes. Then it returns store.ErrBusy. A timer rolls back the transaction after most.
-func (d *DB) Begin(ctx context.Context, wait, most time.Duration) (*Session, error) {
+// Begin begins a transaction. It waits for other writers at most for the time lockWait, but for writers of
+// other processes at least for the time leastBegin. Then it returns store.ErrBusy. A timer rolls back the
+// transaction after the time limit.
+func (d *DB) Begin(ctx context.Context, lockWait, limit time.Duration) (*Session, error) {
 	p, err := d.Prepare(ctx)
 	if err != nil {
 		return nil, err
@@ -36,18 +37,18 @@ func (d *DB) Begin(ctx context.Context, wait, most time.Duration) (*Session, err
 	life := context.WithoutCancel(ctx) // the transaction continues after the end of ctx
 	var mine *turn
 	if d.turns != nil {
-		if mine, err = d.turns.take(ctx, wait); err != nil {
+		if mine, err = d.turns.take(ctx, lockWait); err != nil {
 			return nil, err
 		}
 		life = context.WithValue(life, turnKey{}, mine)
 	}
 	life, end := context.WithCancel(life)
 	stop := context.AfterFunc(ctx, end)
-	timer := time.AfterFunc(max(wait-time.Since(began), leastBegin), end)
+	timer := time.AfterFunc(max(lockWait-time.Since(began), leastBegin), end)
 	tx, err := d.lock(life)
 	inTime, alive := timer.Stop(), stop()
 	if err == nil && inTime && alive {
-		timer.Reset(most)
+		timer.Reset(limit)
 		return &Session{Tx: tx, p: p, turn: mine, life: life, end: end, timer: timer}, nil
 	}
 	if err == nil {
@@ -122,14 +123,15 @@ func (x *Session) Undo() error {
 // Drop rolls back a transaction of Begin, from any goroutine. Afterwards Held returns true.
 func (x *Session) Drop() { x.end() }
 
-// Held reports whether a transaction of Begin was rolled back because it exceeded its limit, or by Drop.
+// Held returns true if a transaction of Begin exceeded its limit and was rolled back, or if Drop rolled it
+// back.
 func (x *Session) Held() bool { return x.life.Err() != nil }
 
 // Leaves reports whether a statement of the transaction may have left state on its connection. It returns
 // false for a file that Open did not open.
 func (x *Session) Leaves() bool { return x.turn != nil && x.turn.left.Load() }
 
-// Why adds to err the reason why a transaction of Begin ended early.
+// Why adds a reason to err: why a transaction of Begin ended early.
 func (x *Session) Why(err error) error {
 	switch {
 	case x.Held():

@@ -28,14 +28,15 @@ func (t *turn) end() {
 	}
 }
 
-// take waits for the turn, at most for the time most. It returns an error if ctx ends before.
-func (t turnstile) take(ctx context.Context, most time.Duration) (*turn, error) {
+// take waits for the turn, at most for the time limit. It returns an error if ctx ends before the turn
+// comes.
+func (t turnstile) take(ctx context.Context, limit time.Duration) (*turn, error) {
 	select {
 	case t <- struct{}{}: // before the timer, so that a free turn succeeds even if most is 0
 		return &turn{at: t}, nil
 	default:
 	}
-	timer := time.NewTimer(most)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case t <- struct{}{}:
