@@ -69,7 +69,7 @@ func scanRow(rows *sql.Rows, others ...any) (r store.Row, err error) {
 	if err := rows.Scan(append([]any{&r.Seq, &in, &m.ID, &m.Source, &m.Topic, &key, &keyBytes, &m.Type, &data,
 		&dataBytes, &m.ContentType,
 		&schema, &subject, &correlation, &cause, &tp, &headers, &at, &size, &hash},
-			others...)...); err != nil {
+		others...)...); err != nil {
 		return r, err
 	}
 	if hash.Valid {

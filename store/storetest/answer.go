@@ -73,7 +73,8 @@ func (s *suite[TTx]) answerGuards() {
 	second.Result = "second"
 	s.applied([]bool{false}, store.Effect{Answer: &second, Rows: said})
 	u := s.begin(s.d, intake(first))
-	s.is(u.Commit(s.Context(), store.Effect{Answer: &second, Rows: said}), store.ErrLost, "a second answer")
+	s.wantError(u.Commit(s.Context(), store.Effect{Answer: &second, Rows: said}), store.ErrLost,
+		"a second answer")
 	s.verdict(first, store.Verdict{Outcome: store.Done, Result: "first"})
 	s.wantCounts(0, 2, 0)
 }
@@ -106,7 +107,7 @@ func (s *suite[TTx]) answerRolledBack() {
 		bad := rejected(mark(), "taken")
 		s.apply(store.Effect{Mark: &bad})
 		u := s.begin(s.d, intake(m))
-		s.is(u.Commit(s.Context(), store.Effect{Answer: &m}, store.Effect{Mark: &bad}), store.ErrLost,
+		s.wantError(u.Commit(s.Context(), store.Effect{Answer: &m}, store.Effect{Mark: &bad}), store.ErrLost,
 			"a commit with a lost guard")
 		s.seen(m, store.Fresh)
 		m.Result = "stays"
@@ -162,7 +163,7 @@ func (s *suite[TTx]) answerEnter() {
 		if s.ok(err, "enter again"); found.Marks[0] != want {
 			s.Errorf("enter found %+v, want %+v", found.Marks[0], want)
 		}
-		s.is(s.d.Write(s.Context(), tx, store.Effect{Answer: &m}), store.ErrLost, "a second answer")
+		s.wantError(s.d.Write(s.Context(), tx, store.Effect{Answer: &m}), store.ErrLost, "a second answer")
 		s.ok(s.db.Rollback(tx), "roll back")
 	}
 }

@@ -55,7 +55,7 @@ func (s *suite[TTx]) backlogPending() {
 	if b := s.backlog(); b.Oldest < 59*time.Minute || b.Oldest > 2*time.Hour {
 		s.Errorf("rows that were written an hour ago are %v old", b.Oldest)
 	}
-	first, rows := s.since("")
+	first, rows := s.rowsSince("")
 	s.wantPending(5)
 	s.cover(store.Cursor{Base: "", Tip: first, Seq: rows[1].Seq})
 	s.wantPending(3)
@@ -67,7 +67,7 @@ func (s *suite[TTx]) backlogPending() {
 
 func (s *suite[TTx]) backlogAside() {
 	s.insert(message("a", 1), message("b", 2))
-	tip, rows := s.since("")
+	tip, rows := s.rowsSince("")
 	s.setAside(store.DeferredRow{Row: rows[0], Attempts: 1, Why: "too large"})
 	s.cover(store.Cursor{Base: tip, Tip: tip})
 	if b := s.backlog(); b.Pending != 0 || b.Deferred != 1 {
@@ -90,7 +90,7 @@ func (s *suite[TTx]) backlogShards() {
 		s.Errorf("%d shards are free that a relay holds", b.Free)
 	}
 	s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Millisecond})
-	s.until("the shards of a dead relay are free", func() bool { return s.backlog().Free == all })
+	s.waitUntil("the shards of a dead relay are free", func() bool { return s.backlog().Free == all })
 	s.lease(s.d, "two", "1")
 	s.ask(s.d, store.LeaseRequest{Owner: "two", Session: "1", Leave: true})
 	if b := s.backlog(); b.Free != all {

@@ -52,10 +52,10 @@ func (s *suite[TTx]) windowBytes() {
 
 // asideBytes checks the same as windowBytes, for deferred rows.
 func (s *suite[TTx]) asideBytes() {
-	base, _ := s.since(s.base)
+	base, _ := s.rowsSince(s.base)
 	ms := heavy(perPage + 1)
 	s.insert(ms...)
-	_, rows := s.since(base)
+	_, rows := s.rowsSince(base)
 	for i, r := range rows {
 		a := store.DeferredRow{Row: r}
 		if i == 0 {

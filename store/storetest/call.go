@@ -6,12 +6,12 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// asRead returns p with the fields of got that drivers set on reading.
-func asRead(p, got store.Parked) store.Parked {
-	p.Since, p.Place, p.Message = got.Since, got.Place, got.Message
-	if p.Call != nil && got.Call != nil {
+// asRead returns p with some fields of stored: those that drivers set when they read a message.
+func asRead(p, stored store.Parked) store.Parked {
+	p.Since, p.Place, p.Message = stored.Since, stored.Place, stored.Message
+	if p.Call != nil && stored.Call != nil {
 		call := *p.Call
-		call.Age = got.Call.Age
+		call.Age = stored.Call.Age
 		p.Call = &call
 	}
 	return p

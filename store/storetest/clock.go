@@ -34,7 +34,7 @@ func (s *suite[TTx]) wantRepeat(m store.Mark, as store.Outcome) {
 	s.found(u, as)
 	s.rollback(u)
 	other := mark()
-	other.ID = since()
+	other.ID = recentID()
 	u = s.begin(s.db.Driver(s), intake(other, m))
 	s.found(u, store.Fresh, as)
 	s.rollback(u)
@@ -69,7 +69,7 @@ func (s *suite[TTx]) clockStepsBack() {
 	s.maintain()
 	s.wantRepeat(old, store.Done)
 	s.db.Age(s, wrong)
-	s.until("the mark goes", func() bool {
+	s.waitUntil("the mark goes", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks == 0
 	})
@@ -83,14 +83,14 @@ func (s *suite[TTx]) clockStepsAhead() {
 	s.takenOnce(old)
 	s.db.Age(s, 28*day)
 	s.db.Age(s, wrong)
-	s.until("the mark goes", func() bool {
+	s.waitUntil("the mark goes", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks == 0
 	})
 	s.db.Age(s, -wrong)
 	s.wantRepeat(old, store.TooOld)
 	later := mark()
-	later.ID = since()
+	later.ID = recentID()
 	s.takenOnce(later)
 }
 
@@ -102,7 +102,7 @@ func (s *suite[TTx]) clockFloorStays() {
 	forgotten := func(m store.Mark, old time.Duration) {
 		s.takenOnce(m)
 		s.db.Age(s, old)
-		s.until("the mark goes", func() bool {
+		s.waitUntil("the mark goes", func() bool {
 			s.maintain()
 			return s.db.Count(s).Marks == 0
 		})

@@ -152,7 +152,7 @@ func (s *suite[TTx]) parkedAllOrNothing() {
 	f.Audit = &store.Audit{Action: "x"}
 	s.applied([]bool{false}, f)
 	u := s.begin(s.d, store.Intake{})
-	s.is(u.Commit(s.Context(), freed(a, nil), freed(b, nil)), store.ErrLost, "free what is not kept")
+	s.wantError(u.Commit(s.Context(), freed(a, nil), freed(b, nil)), store.ErrLost, "free what is not kept")
 	if got := s.db.Count(s); got != (Counts{Marks: 1}) {
 		s.Errorf("the database has %+v", got)
 	}
@@ -215,7 +215,7 @@ func (s *suite[TTx]) parkedFinished() {
 	for _, key := range []string{"", "k"} {
 		p := parked(key, 1)
 		u := s.begin(s.d, intake(arriving(p)))
-		s.is(u.Commit(s.Context(), keeping(p)...), store.ErrLost, "park what is finished")
+		s.wantError(u.Commit(s.Context(), keeping(p)...), store.ErrLost, "park what is finished")
 		m := arriving(p)
 		keep := keeping(p)[0]
 		keep.Mark = &m

@@ -33,15 +33,15 @@ func asideTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// own takes all shards for the relay of the suite.
-func (s *suite[TTx]) own() {
+// leaseShards takes all shards for the relay of the suite.
+func (s *suite[TTx]) leaseShards() {
 	if s.shards == nil {
 		s.shards = s.lease(s.d, suiteOwner, "1")
 	}
 }
 
 func (s *suite[TTx]) shardOf(r store.Row) store.Shard {
-	s.own()
+	s.leaseShards()
 	i := slices.IndexFunc(s.shards,
 		func(l store.Shard) bool { return l.First <= r.Bucket && r.Bucket <= l.Last })
 	return s.shards[i]
@@ -70,7 +70,7 @@ func (s *suite[TTx]) free(rs ...store.Row) {
 // readDue reads due rows of all shards.
 func (s *suite[TTx]) readDue(limit int) []store.DeferredRow {
 	s.Helper()
-	s.own()
+	s.leaseShards()
 	got, err := store.DueRows(s.Context(), s.d, shardIDs(s.shards), limit)
 	s.ok(err, "retry")
 	return got
@@ -92,9 +92,9 @@ func (s *suite[TTx]) wantRetry(want ...string) {
 // insertOne writes m and reads its row.
 func (s *suite[TTx]) insertOne(m skald.Message) store.Row {
 	s.Helper()
-	base, _ := s.since(s.base)
+	base, _ := s.rowsSince(s.base)
 	s.insert(m)
-	tip, got := s.since(base)
+	tip, got := s.rowsSince(base)
 	s.base = tip
 	if len(got) != 1 {
 		s.Fatalf("%d rows of 1 arrived", len(got))
@@ -131,7 +131,7 @@ func (s *suite[TTx]) asideHeld() {
 		})
 		return got
 	}
-	s.own()
+	s.leaseShards()
 	if got := held(); len(got) != 0 {
 		s.Fatalf("held keys are %v", got)
 	}
@@ -217,7 +217,7 @@ func (s *suite[TTx]) asideInOrder() {
 func (s *suite[TTx]) asideFair() {
 	first, second := s.deferRun([]byte("a"), 1)[0], append(s.deferRun([]byte("b"), 1), s.deferRun([]byte("c"), 1)...)
 	s.setAside(store.DeferredRow{Row: first, Attempts: 2, Due: 20 * time.Millisecond})
-	s.until("all are due", func() bool { return len(s.readDue(10)) == 3 })
+	s.waitUntil("all are due", func() bool { return len(s.readDue(10)) == 3 })
 	var got []int64
 	for _, a := range s.readDue(2) {
 		got = append(got, a.Seq)
@@ -263,7 +263,7 @@ func (s *suite[TTx]) asideDue() {
 	s.setAside(store.DeferredRow{Row: r, Attempts: 3, Due: time.Hour})
 	s.wantRetry()
 	s.setAside(store.DeferredRow{Row: r, Attempts: 4, Due: 20 * time.Millisecond})
-	s.until("a row is due at last", func() bool { return len(s.readDue(10)) == 1 })
+	s.waitUntil("a row is due at last", func() bool { return len(s.readDue(10)) == 1 })
 }
 
 func (s *suite[TTx]) asideFreed() {
@@ -318,7 +318,7 @@ func (s *suite[TTx]) asideInWholeUnit() {
 	a, b := s.insertOne(message("a", 1)), s.insertOne(message("a", 2))
 	p := progressOf(s.shardOf(a))
 	p.Deferred = []store.DeferredRow{{Row: a, Attempts: 1}, {Row: b}}
-	s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), progress(p), lockAt("a", 9)),
+	s.wantError(s.begin(s.d, store.Intake{}).Commit(s.Context(), progress(p), lockAt("a", 9)),
 		store.ErrLost, "commit")
 	s.wantCounts(2, 0, 0)
 	s.commit(s.begin(s.d, store.Intake{}), progress(p))
@@ -331,7 +331,7 @@ func (s *suite[TTx]) asideManyAtOnce() {
 		ms = append(ms, changed(func(m *skald.Message) { m.Subject = fmt.Sprint(i) }))
 	}
 	s.insert(ms...)
-	all := s.all()
+	all := s.allRows()
 	p := progressOf(s.shardOf(all[0]))
 	var want []string
 	for _, r := range all {

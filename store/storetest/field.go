@@ -25,64 +25,68 @@ func (s *suite[TTx]) fieldNewOnes() {
 		return err
 	}
 	l := progressOf(s.lease(s.d, "one", "1")[0])
-	refused(s, store.Intake{}, begin, "Marks", "Steps", "Locks", "Sagas", "Settings", "Server", "Isolation",
+	wantRefused(s, store.Intake{}, begin, "Marks", "Steps", "Locks", "Sagas", "Settings", "Server",
+		"Isolation",
 		"Wait", "Handle")
-	refused(s, store.Setting{Name: "app.tenant"},
+	wantRefused(s, store.Setting{Name: "app.tenant"},
 		func(set store.Setting) error { return begin(store.Intake{Settings: []store.Setting{set}}) },
 		"Name", "Value")
-	refused(s, store.Effect{}, apply, "Mark", "Step", "Locks", "Rows", "Shard", "Answer", "Quarantine",
+	wantRefused(s, store.Effect{}, apply, "Mark", "Step", "Locks", "Rows", "Shard", "Answer", "Quarantine",
 		"Admitted", "Admit", "Park", "Requeue", "Finish", "Rewind", "Control", "DropDeferred", "Audit",
 		"Reservation", "Saga", "Tracked", "Definitions")
 	apart := quarantined(message("a", 1), store.Conflict)
-	refused(s, apart, func(q store.Quarantined) error { return apply(store.Effect{Quarantine: &q}) },
+	wantRefused(s, apart, func(q store.Quarantined) error { return apply(store.Effect{Quarantine: &q}) },
 		"Consumer", "Identity", "Fingerprint", "Why", "Message", "Bytes", "Number", "At", "Admitted", "By",
 		"Reason", "Taken", "Fault")
-	refused(s, store.ClaimRequest{Consumer: consumer}, func(w store.ClaimRequest) error {
+	wantRefused(s, store.ClaimRequest{Consumer: consumer}, func(w store.ClaimRequest) error {
 		_, err := s.d.Claim(s.Context(), w)
 		return err
 	}, "Consumer", "Session", "ClaimSize", "Lease", "Not",
 		"Sync", "Sagas")
-	refused(s, store.Admit{Number: 1}, func(a store.Admit) error { return apply(store.Effect{Admit: &a}) },
+	wantRefused(s, store.Admit{Number: 1},
+		func(a store.Admit) error { return apply(store.Effect{Admit: &a}) },
 		"Number", "By", "Reason", "Back")
-	refused(s, store.QuarantineQuery{}, func(q store.QuarantineQuery) error {
+	wantRefused(s, store.QuarantineQuery{}, func(q store.QuarantineQuery) error {
 		_, err := store.ListQuarantined(s.Context(), s.d, q)
 		return err
 	}, "Consumer", "ID", "Topic", "Type", "Why", "Admitted", "Taken", "Bare", "After", "Limit")
-	refused(s, mark(), func(m store.Mark) error { return begin(intake(m)) }, "Consumer", "Identity", "Outcome",
+	wantRefused(s, mark(), func(m store.Mark) error { return begin(intake(m)) }, "Consumer", "Identity",
+		"Outcome",
 		"Reason", "Fingerprint", "Code", "Result", "Emitted", "Keep", "Held",
 		"Headers", "KeyOrder", "Key", "Attempts")
-	refused(s, mark().Identity, func(id store.Identity) error {
+	wantRefused(s, mark().Identity, func(id store.Identity) error {
 		m := mark()
 		m.Identity = id
 		return begin(intake(m))
 	}, "Source", "ID")
-	refused(s, store.Lock{Space: "a", Key: "b"},
+	wantRefused(s, store.Lock{Space: "a", Key: "b"},
 		func(l store.Lock) error { return begin(store.Intake{Locks: []store.Lock{l}}) }, "Space",
 		"Key", "Version")
-	refused(s, l, func(p store.Progress) error { return apply(progress(p)) },
+	wantRefused(s, l, func(p store.Progress) error { return apply(progress(p)) },
 		"Shard", "Epoch", "Token", "Cursor", "Incarnation", "Deferred", "Freed")
-	refused(s, store.LeaseRequest{Owner: "one", Session: "1"}, lease, "Owner", "Session", "TTL", "Wait", "Release",
+	wantRefused(s, store.LeaseRequest{Owner: "one", Session: "1"}, lease, "Owner", "Session", "TTL", "Wait",
+		"Release",
 		"Leave", "BrokerAway", "Yield", "SnapshotBase", "LastKnown")
-	refused(s, store.Window{}, func(w store.Window) error {
+	wantRefused(s, store.Window{}, func(w store.Window) error {
 		_, err := s.d.Pull(s.Context(), w, 1)
 		return err
 	}, "Base", "Tip", "After", "Buckets")
-	refused(s, store.Retention{}, func(r store.Retention) error {
+	wantRefused(s, store.Retention{}, func(r store.Retention) error {
 		_, err := s.d.Maintain(s.Context(), store.Maintain{Keep: r})
 		return err
 	}, "Outbox", "Marks", "Steps", "Sagas")
-	refused(s, taking("a"),
+	wantRefused(s, taking("a"),
 		func(step store.Step) error { return begin(store.Intake{Steps: []store.Step{step}}) },
 		"Consumer", "Saga", "Name", "Occurrence", "State", "Identity", "Begun", "Held", "Code", "Result",
 		"OutsideKey", "Outcome", "From")
-	refused(s, store.Park{Parked: parked("k", 1)},
+	wantRefused(s, store.Park{Parked: parked("k", 1)},
 		func(k store.Park) error { return apply(store.Effect{Park: &k}) },
 		"Parked", "Was", "WasCall", "WasClaim", "Step", "Server", "MostRows", "MostBytes", "Marked",
 		"Instead")
-	refused(s, *freed(parked("k", 1), nil).Finish,
+	wantRefused(s, *freed(parked("k", 1), nil).Finish,
 		func(f store.Finish) error { return apply(store.Effect{Finish: &f}) }, "Consumer", "Identity",
 		"Attempts", "WasCall", "DeadAt", "Place")
-	refused(s, skald.Header{Name: "x"}, func(h skald.Header) error {
+	wantRefused(s, skald.Header{Name: "x"}, func(h skald.Header) error {
 		return apply(rows(changed(func(m *skald.Message) { m.Headers = []skald.Header{h} })))
 	}, "Name", "Value")
 }
@@ -101,8 +105,9 @@ func (s *suite[TTx]) tryBegin(in store.Intake) error {
 	return err
 }
 
-// refused calls send with each field that is not in known, and fails the test unless send returns an error.
-func refused[TTx, T any](s *suite[TTx], like T, send func(T) error, known ...string) {
+// wantRefused sets one field of a value, for each field that is not in known. It fails the test unless the
+// function send returns an error for this value.
+func wantRefused[TTx, T any](s *suite[TTx], like T, send func(T) error, known ...string) {
 	s.Helper()
 	for f := range reflect.TypeFor[T]().Fields() {
 		if slices.Contains(known, f.Name) {

@@ -45,10 +45,11 @@ func (s *suite[TTx]) followingWith(in store.Intake) store.Unit[TTx] {
 	return s.begin(s.d, intake(arrival("first")))
 }
 
-// commitInto commits u, and fails the test unless the commit begins a unit with the intake next.
-func (s *suite[TTx]) commitInto(u store.Unit[TTx], next store.Intake, es ...store.Effect) store.Unit[TTx] {
+// commitInto commits u. It fails the test unless the commit begins a unit with nextIntake.
+func (s *suite[TTx]) commitInto(u store.Unit[TTx], nextIntake store.Intake,
+	es ...store.Effect) store.Unit[TTx] {
 	s.Helper()
-	then, err := u.CommitThen(s.Context(), next, es...)
+	then, err := u.CommitThen(s.Context(), nextIntake, es...)
 	s.ok(err, "commit, then begin")
 	if then == nil {
 		s.Fatal("no unit was begun")
@@ -157,7 +158,7 @@ func (s *suite[TTx]) followNothingThatFailed() {
 	u := s.beginFollowing()
 	s.put(u.Tx(), "k", "v")
 	then, err := u.CommitThen(s.Context(), intake(next), store.Effect{Mark: &done})
-	s.is(err, store.ErrLost, "commit with a lost guard")
+	s.wantError(err, store.ErrLost, "commit with a lost guard")
 	if then != nil {
 		s.Fatal("a unit was begun after a failed commit")
 	}

@@ -67,7 +67,7 @@ func (s *suite[TTx]) hostileLongKeyAside() {
 		Attempts: 1, Why: "too long"}
 	a.Topic = strings.Repeat("t", 3000)
 	a.Source, a.Bucket = Source, column.Bucket(&a.Message)
-	s.own()
+	s.leaseShards()
 	s.setAside(a)
 	if got := s.readDue(9); len(got) != 1 || string(got[0].Key) != string(a.Key) {
 		s.Errorf("%d rows are deferred, want 1", len(got))
@@ -116,7 +116,7 @@ func (s *suite[TTx]) hostileRowLeftUnread() {
 // hostileNullWords checks that words which mean "nothing" in some format are stored as words, and that
 // missing values stay missing.
 func (s *suite[TTx]) hostileNullWords() {
-	base, _ := s.since(s.base)
+	base, _ := s.rowsSince(s.base)
 	for n := range 15 {
 		m := message("", n)
 		m.CausationID, m.CorrelationID = "", m.ID
@@ -128,9 +128,9 @@ func (s *suite[TTx]) hostileNullWords() {
 			m.Data = nil
 		}
 		s.apply(rows(m))
-		tip, alone := s.since(base)
+		tip, alone := s.rowsSince(base)
 		s.apply(rows(slices.Repeat(rows(m).Rows, 12)...))
-		last, many := s.since(tip)
+		last, many := s.rowsSince(tip)
 		base = last
 		if len(alone) != 1 || len(many) != 12 {
 			s.Fatalf("%d of 1 row and %d of 12 arrived", len(alone), len(many))

@@ -85,7 +85,7 @@ type quarantineOp struct {
 func (g *game) inbox(do func(op)) map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"keep": func(*rapid.T) { do(op{Do: "keep", Effects: g.keepings(1, 4)}) },
-		"take": func(*rapid.T) { do(g.takes()) },
+		"take": func(*rapid.T) { do(g.newTake()) },
 		"step": func(*rapid.T) {
 			o := op{Do: "take", Steps: g.sagas(1), Commit: g.most("commit")}
 			o.Effects = append(o.Effects, step{Step: g.setting()})
@@ -162,8 +162,8 @@ func (g *game) keeping() *keepingOp {
 	return k
 }
 
-// takes returns a unit that handles letters of one consumer, with its effects.
-func (g *game) takes() op {
+// newTake returns an operation: a unit that handles letters of one consumer, with its effects.
+func (g *game) newTake() op {
 	o := op{Do: "take", Commit: g.most("commit")}
 	of, turn := g.consumer(), store.KeyOrder(g.n("turn", 0, 2))
 	named := map[int]bool{}

@@ -25,8 +25,8 @@ func newInboxSide() inboxSide {
 		map[quarantineOp]int64{}}
 }
 
-// inbox runs o if it is an operation of the inbox. The answer includes the new state.
-func (p *player[TTx]) inbox(o op) (answer string, ok bool) {
+// runInbox runs o if o is an operation of the inbox. It returns a text with the result and the new state.
+func (p *player[TTx]) runInbox(o op) (text string, ok bool) {
 	ctx := p.Context()
 	switch o.Do {
 	case "keep":

@@ -61,7 +61,7 @@ func (s *suite[TTx]) keepSideBySide() {
 		if left == 3 {
 			break
 		}
-		s.until(fmt.Sprint(left, " are gone"), func() bool {
+		s.waitUntil(fmt.Sprint(left, " are gone"), func() bool {
 			s.maintain()
 			return s.db.Count(s).Marks == len(all)-left
 		})
@@ -71,14 +71,15 @@ func (s *suite[TTx]) keepSideBySide() {
 	}
 }
 
-// wantLeft fails the test unless the verdict of m has a remaining time of Keep, or has none if want is false.
-func (s *suite[TTx]) wantLeft(m store.Mark, want bool) {
+// wantLeft compares the remaining time of the mark of m. It fails the test if kept is true and no time
+// remains, or if kept is false and some time remains.
+func (s *suite[TTx]) wantLeft(m store.Mark, kept bool) {
 	s.Helper()
 	got, err := s.d.Seen(s.Context(), m.Consumer, []store.Identity{m.Identity})
 	s.ok(err, "seen")
 	u := s.begin(s.d, intake(m))
 	for _, v := range append(got, u.Found().Marks...) {
-		if d := v.Left; (d > 0) != want || d < 0 || d > m.Keep {
+		if d := v.Left; (d > 0) != kept || d < 0 || d > m.Keep {
 			s.Errorf("%s of %s is kept for %v more, of %v", m.ID, m.Consumer, d, m.Keep)
 		}
 	}
@@ -220,7 +221,7 @@ func (s *suite[TTx]) keepTimed() {
 	old.ID = aged(tooOld).ID
 	s.answered(old)
 	s.db.Age(s, 3*day)
-	s.until("both go", func() bool {
+	s.waitUntil("both go", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks == 0
 	})
@@ -242,7 +243,7 @@ func (s *suite[TTx]) keepLonger() {
 	s.seen(m, store.Done)
 	s.db.Age(s, 2*day)
 	s.seen(m, store.Fresh)
-	s.until("it goes", func() bool {
+	s.waitUntil("it goes", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks == 0
 	})

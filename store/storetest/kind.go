@@ -17,7 +17,7 @@ func kindTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// noteKinds writes a heartbeat and fails the test unless the types recorded before are want.
+// noteKinds writes a heartbeat. It fails the test unless the types in want were recorded before.
 func (s *suite[TTx]) noteKinds(consumer string, forget time.Duration, own []store.Kind, want ...store.Kind) {
 	s.Helper()
 	got, err := s.d.SyncConsumer(s.Context(),

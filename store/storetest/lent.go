@@ -27,7 +27,7 @@ func (s *suite[TTx]) unitBegunAgain() {
 			if err := anew(u.Tx()); err == nil {
 				s.put(u.Tx(), "anew", "v")
 			}
-			s.is(end(u), store.ErrLent, name+" of a transaction that the handler began")
+			s.wantError(end(u), store.ErrLent, name+" of a transaction that the handler began")
 			s.wantUser("before", "")
 			s.wantUser("anew", "")
 			s.wantCounts(0, 0, 0)
@@ -95,18 +95,19 @@ func (s *suite[TTx]) unitLent() {
 		u := s.begin(s.d, intake(mark()))
 		s.put(u.Tx(), name, "v")
 		s.write(u.Tx(), message("a", 1))
-		s.is(u.Usable(s.Context()), nil, "a unit before "+name)
+		s.wantError(u.Usable(s.Context()), nil, "a unit before "+name)
 		err, before := end(u.Tx()), s.db.Count(s)
 		if s.can.StopsCommit {
-			s.is(err, store.ErrLent, name+" of a lent transaction")
-			s.is(u.Usable(s.Context()), nil, "a unit whose "+name+" was refused")
+			s.wantError(err, store.ErrLent, name+" of a lent transaction")
+			s.wantError(u.Usable(s.Context()), nil, "a unit whose "+name+" was refused")
 			s.wantUser(name, "")
 			s.commit(u)
 			s.wantUser(name, "v")
 			continue
 		}
-		s.is(u.Usable(s.Context()), store.ErrLent, "a unit after the handler's "+name)
-		s.is(u.Commit(s.Context(), rows(message("a", 2))), store.ErrLent, "commit after the handler's "+name)
+		s.wantError(u.Usable(s.Context()), store.ErrLent, "a unit after the handler's "+name)
+		s.wantError(u.Commit(s.Context(), rows(message("a", 2))), store.ErrLent,
+			"commit after the handler's "+name)
 		if got := s.db.Count(s).Rows; got != before.Rows {
 			s.Fatalf("after ErrLent %d rows were written", got-before.Rows)
 		}
@@ -124,7 +125,7 @@ func (s *suite[TTx]) unitReturn() {
 	s.put(first, "first", "v")
 	s.write(first, message("a", 1))
 	u.Return()
-	s.is(u.Usable(s.Context()), nil, "a unit whose function returned")
+	s.wantError(u.Usable(s.Context()), nil, "a unit whose function returned")
 	if s.db.Put(first, "late", "v") == nil || s.d.Write(s.Context(), first, rows(message("a", 2))) == nil {
 		s.Fatal("it writes after its function has returned")
 	}
@@ -166,7 +167,7 @@ func (s *suite[TTx]) unitUndo() {
 		}
 		u.Return()
 		s.ok(u.Undo(s.Context()), "undo")
-		s.is(u.Usable(s.Context()), nil, "a unit whose second function was undone")
+		s.wantError(u.Usable(s.Context()), nil, "a unit whose second function was undone")
 		s.write(u.Tx(), message("no", 4))
 		s.yes(u.Savepoint(s.Context()), "a savepoint for the third function")
 		s.put(u.Tx(), last.ID, "v")

@@ -67,20 +67,20 @@ func lineTurns(t *rapid.T) lineTurn {
 // lines has the queue of each entity: the keys of its sagas.
 type lines map[string][]string
 
-// hold puts a saga in queues. It returns true if the saga is first in each queue.
-func (ls lines) hold(key string, es []string) (first bool) {
-	first = true
+// hold adds a saga to queues. It returns true if the saga is at the front of each queue.
+func (ls lines) hold(key string, es []string) (front bool) {
+	front = true
 	for _, e := range es {
 		if !slices.Contains(ls[e], key) {
 			ls[e] = append(slices.Clone(ls[e]), key)
 		}
-		first = first && ls[e][0] == key
+		front = front && ls[e][0] == key
 	}
-	return first
+	return front
 }
 
-// free removes a saga and returns the sagas that become first.
-func (ls lines) free(key string) (next []string) {
+// remove removes a saga and returns the sagas that become first.
+func (ls lines) remove(key string) (next []string) {
 	for e, line := range ls {
 		at := slices.Index(line, key)
 		if at == 0 && len(line) > 1 {
@@ -119,14 +119,14 @@ type lineGame[TTx any] struct {
 	lines lines
 }
 
-// play runs a turn and returns the difference from the model.
-func (g *lineGame[TTx]) play(turn lineTurn) string {
+// play runs a turn of the game. It returns the difference from the model.
+func (g *lineGame[TTx]) play(t lineTurn) string {
 	g.Helper()
 	was := map[string]int64{}
 	for _, m := range g.sagas {
 		was[m.Key] = g.saga(m.Key).Version
 	}
-	if m := g.sagas[turn.Moves[0].Saga]; turn.End {
+	if m := g.sagas[t.Moves[0].Saga]; t.End {
 		if over := nextMove(g.saga(m.Key), "over"); !g.ended[m.Key] {
 			over.Final, g.ended[m.Key] = true, true
 			_, err := g.d.Apply(g.Context(), store.Effect{Saga: over})
@@ -135,11 +135,11 @@ func (g *lineGame[TTx]) play(turn lineTurn) string {
 		return ""
 	}
 	tx, after, woken := g.db.Begin(g), maps.Clone(g.lines), map[string]bool{}
-	for _, move := range turn.Moves {
+	for _, move := range t.Moves {
 		m := g.sagas[move.Saga]
 		if move.Entities == nil {
 			g.ok(g.d.FreeEntities(g.Context(), tx, m.ID), "free")
-			for _, next := range after.free(m.Key) {
+			for _, next := range after.remove(m.Key) {
 				woken[next] = !g.ended[next]
 			}
 		} else {
@@ -156,7 +156,7 @@ func (g *lineGame[TTx]) play(turn lineTurn) string {
 			return fmt.Sprintf("%+v: in the transaction hold %q, want %q", move, got, want)
 		}
 	}
-	if turn.RollBack {
+	if t.RollBack {
 		g.ok(g.db.Rollback(tx), "roll back")
 		woken = nil
 	} else {

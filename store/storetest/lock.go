@@ -22,8 +22,8 @@ func lockTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// locked locks keys in a unit, and fails the test unless the versions of the keys equal want.
-func (s *suite[TTx]) locked(keys []string, want ...int64) store.Unit[TTx] {
+// lockKeys locks keys in a unit. It fails the test unless the keys have the versions in want.
+func (s *suite[TTx]) lockKeys(keys []string, want ...int64) store.Unit[TTx] {
 	s.Helper()
 	u := s.begin(s.d, locking(keys...))
 	if got := u.Found().Locks; !slices.Equal(got, want) {
@@ -38,34 +38,34 @@ func lockAt(key string, version int64) store.Effect {
 
 func (s *suite[TTx]) lockVersions() {
 	a := []string{"a"}
-	s.rollback(s.locked(a, 1))
-	s.commit(s.locked(a, 1))
-	s.commit(s.locked(a, 2))
-	s.rollback(s.locked(a, 3))
+	s.rollback(s.lockKeys(a, 1))
+	s.commit(s.lockKeys(a, 1))
+	s.commit(s.lockKeys(a, 2))
+	s.rollback(s.lockKeys(a, 3))
 	s.apply(lockAt("a", 0)) // without a guard it still raises the version
-	s.commit(s.locked(a, 4))
+	s.commit(s.lockKeys(a, 4))
 	s.applied([]bool{false, false, true, false, true}, lockAt("a", 4), lockAt("a", 6), lockAt("a", 5),
 		lockAt("a", 5), lockAt("b", 1))
-	s.commit(s.locked([]string{"b", "a"}, 2, 6))
+	s.commit(s.lockKeys([]string{"b", "a"}, 2, 6))
 }
 
 func (s *suite[TTx]) lockMany() {
 	s.apply(lockAt("b", 0), lockAt("d", 0), lockAt("d", 0))
-	s.commit(s.locked([]string{"d", "a", "c", "b"}, 3, 1, 1, 2))
+	s.commit(s.lockKeys([]string{"d", "a", "c", "b"}, 3, 1, 1, 2))
 	// raised once, even if it is listed twice
-	s.commit(s.locked([]string{"b", "d", "b", "x", "x"}, 3, 4, 3, 1, 1))
-	s.rollback(s.locked([]string{"a", "b", "c", "d", "x"}, 2, 4, 2, 5, 2))
+	s.commit(s.lockKeys([]string{"b", "d", "b", "x", "x"}, 3, 4, 3, 1, 1))
+	s.rollback(s.lockKeys([]string{"a", "b", "c", "d", "x"}, 2, 4, 2, 5, 2))
 	var keys []string
 	var want []int64
 	for i := range 300 {
 		keys, want = append(keys, "many-"+string(rune('a'+i))), append(want, 1)
 	}
-	s.commit(s.locked(keys, want...))
+	s.commit(s.lockKeys(keys, want...))
 	slices.Reverse(keys)
 	for i := range want {
 		want[i] = 2
 	}
-	s.commit(s.locked(keys, want...))
+	s.commit(s.lockKeys(keys, want...))
 }
 
 func (s *suite[TTx]) lockNames() {
@@ -97,11 +97,11 @@ func (s *suite[TTx]) lockRepeatOfRejection() {
 	s.apply(lockAt("a", 0)) // a rival changes the stock
 	s.applied([]bool{false}, e)
 	s.wantCounts(0, 0, 0)
-	s.rollback(s.locked([]string{"a"}, 2))
+	s.rollback(s.lockKeys([]string{"a"}, 2))
 	e.Locks[0].Version = 2
 	s.apply(e)
 	s.wantCounts(1, 1, 0)
-	s.rollback(s.locked([]string{"a"}, 3))
+	s.rollback(s.lockKeys([]string{"a"}, 3))
 }
 
 func (s *suite[TTx]) lockRivalWaits() {
@@ -178,9 +178,9 @@ func (s *suite[TTx]) lockNoCircle() {
 // lockInUnitAndAfter checks that the version of an entity which a unit has locked is raised once, even if the
 // commit lists the entity again.
 func (s *suite[TTx]) lockInUnitAndAfter() {
-	s.commit(s.locked([]string{"a"}, 1), lockAt("a", 1), lockAt("a", 0))
-	s.is(s.locked([]string{"a"}, 2).Commit(s.Context(), lockAt("a", 1)), store.ErrLost, "commit")
-	s.rollback(s.locked([]string{"a"}, 2))
+	s.commit(s.lockKeys([]string{"a"}, 1), lockAt("a", 1), lockAt("a", 0))
+	s.wantError(s.lockKeys([]string{"a"}, 2).Commit(s.Context(), lockAt("a", 1)), store.ErrLost, "commit")
+	s.rollback(s.lockKeys([]string{"a"}, 2))
 }
 
 // lockWaiting checks that an effect waits for a rival, and loses its guard if the rival changed the entity.

@@ -32,7 +32,7 @@ func week() store.Retention { return store.Retention{Outbox: 7 * day, Marks: 30 
 // cover moves every shard to c.
 func (s *suite[TTx]) cover(c store.Cursor) {
 	s.Helper()
-	s.own()
+	s.leaseShards()
 	for _, l := range s.shards {
 		p := progressOf(l)
 		p.Cursor = &c
@@ -94,7 +94,7 @@ func (s *suite[TTx]) writeOld(n int) {
 // emptied runs Maintain until the outbox is empty, because one call may leave rows that it cannot lock.
 func (s *suite[TTx]) emptied(rows int) {
 	s.Helper()
-	s.until(fmt.Sprintf("at most %d rows remain", rows), func() bool {
+	s.waitUntil(fmt.Sprintf("at most %d rows remain", rows), func() bool {
 		s.maintain()
 		return s.db.Count(s).Rows <= rows
 	})
@@ -113,7 +113,7 @@ func (s *suite[TTx]) maintainEmpties() {
 	}
 	m := message("a", 1)
 	s.insert(m)
-	_, got := s.since(tip)
+	_, got := s.rowsSince(tip)
 	s.wantIDs(got, m.ID)
 	if done := s.maintain(); done.Rows > 0 {
 		s.Errorf("maintain emptied %+v of one young row", done)
@@ -137,7 +137,7 @@ func (s *suite[TTx]) maintainKeepsUncovered() {
 		s.apply(progress(p))
 	}
 	s.maintain()
-	_, got := s.since(first)
+	_, got := s.rowsSince(first)
 	s.wantIDs(got, late.ID)
 	s.cover(store.Cursor{Base: second})
 	s.emptied(0)
@@ -147,10 +147,10 @@ func (s *suite[TTx]) maintainKeepsUncovered() {
 func (s *suite[TTx]) maintainKeepsOpenWindow() {
 	s.writeOld(20)
 	tip := s.tick("")
-	all := s.window(store.Window{Tip: tip}, 100)
+	all := s.pullAll(store.Window{Tip: tip}, 100)
 	s.cover(store.Cursor{Tip: tip, Seq: all[9].Seq})
 	s.maintain()
-	s.wantIDs(s.window(store.Window{Tip: tip, After: all[9].Seq}, 100), ids(all[10:])...)
+	s.wantIDs(s.pullAll(store.Window{Tip: tip, After: all[9].Seq}, 100), ids(all[10:])...)
 	s.cover(store.Cursor{Base: tip})
 	s.emptied(0)
 }
@@ -161,7 +161,7 @@ func (s *suite[TTx]) maintainKeepsYoung() {
 	s.insert(young)
 	s.cover(store.Cursor{Base: s.tick("")})
 	s.emptied(1)
-	s.wantIDs(s.all(), young.ID)
+	s.wantIDs(s.allRows(), young.ID)
 }
 
 // maintainNumbersGoOn checks that sequence numbers are not used again after the outbox was emptied. Otherwise
@@ -171,7 +171,7 @@ func (s *suite[TTx]) maintainNumbersGoOn() {
 	for range 3 {
 		s.writeOld(3)
 		tip := s.tick("")
-		for _, r := range s.window(store.Window{Tip: tip}, 100) {
+		for _, r := range s.pullAll(store.Window{Tip: tip}, 100) {
 			if r.Seq <= last {
 				s.Fatalf("the number %d was given before, up to %d", r.Seq, last)
 			}
@@ -201,7 +201,7 @@ func (s *suite[TTx]) maintainBesideOpenWriter() {
 	s.put(tx, "k", "v")
 	s.ok(s.db.Commit(tx), "commit")
 	s.wantUser("k", "v")
-	_, got := s.since(tip)
+	_, got := s.rowsSince(tip)
 	s.wantIDs(got, open.ID)
 	s.emptied(1)
 }
@@ -232,9 +232,9 @@ func aged(ago time.Duration) store.Mark {
 	return m
 }
 
-// since returns the ID of a message that is newer than all messages that Age makes older. The ID works for
-// drivers that move the data, and for drivers that move the clock.
-func since() string { return aged(-3 * day).ID }
+// recentID returns the ID of a message that is newer than all messages that Age makes older. The ID works
+// for drivers that move the data, and for drivers that move the clock.
+func recentID() string { return aged(-3 * day).ID }
 
 // maintainMarks checks that a mark is kept from its arrival, even for an old message.
 func (s *suite[TTx]) maintainMarks() {
@@ -251,7 +251,7 @@ func (s *suite[TTx]) maintainMarks() {
 		young = append(young, aged(d))
 	}
 	s.commit(s.begin(s.d, intake(young...)))
-	s.until("old marks go", func() bool {
+	s.waitUntil("old marks go", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks <= len(young)
 	})
@@ -281,7 +281,7 @@ func (s *suite[TTx]) maintainTimelessMarks() {
 	s.db.Age(s, 40*day)
 	young := timeless("8")
 	s.commit(s.begin(s.d, intake(young)))
-	s.until("old marks go", func() bool {
+	s.waitUntil("old marks go", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks <= 1
 	})

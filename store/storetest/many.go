@@ -140,12 +140,13 @@ func (s *suite[TTx]) manyFreedLate() {
 		u := s.begin(s.d, intake(retrying(a)))
 		s.put(u.Tx(), "effect", "1")
 		err := u.Commit(s.Context(), freed(a, &a.Attempts), late)
-		s.is(err, store.ErrLost, "commit")
+		s.wantError(err, store.ErrLost, "commit")
 		s.wantUser("effect", "")
 		s.wantOutcome(retrying(a), store.Fresh)
 	}
 	u := s.begin(s.d, intake(retrying(b)))
-	s.is(u.Commit(s.Context(), freed(elsewhere, &b.Attempts)), store.ErrLost, "free what lies elsewhere")
+	s.wantError(u.Commit(s.Context(), freed(elsewhere, &b.Attempts)), store.ErrLost,
+		"free what lies elsewhere")
 	u = s.begin(s.d, intake(retrying(a), retrying(b), retrying(calling)))
 	s.commit(u, freed(a, &a.Attempts), freed(b, &b.Attempts), freed(calling, &calling.Attempts))
 	s.claim(0, "3")
@@ -167,10 +168,10 @@ func (s *suite[TTx]) readPlaces(ps ...*store.Parked) {
 // manyBelow checks that messages below the floor are too old, and do not affect the others.
 func (s *suite[TTx]) manyBelow() {
 	old, newer, other := aged(tooOld), arriving(parked("n", 4)), arriving(parked("l", 3))
-	newer.ID, other.ID = since(), since()
+	newer.ID, other.ID = recentID(), recentID()
 	s.commit(s.begin(s.d, intake(old)))
 	s.db.Age(s, 31*day)
-	s.until("the old mark goes", func() bool {
+	s.waitUntil("the old mark goes", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks == 0
 	})
@@ -200,7 +201,7 @@ func (s *suite[TTx]) manyEntities() {
 		s.Fatalf("the versions are %v", got)
 	}
 	s.commit(u, lockAt("b", 3))
-	s.rollback(s.locked([]string{"a", "b", "c"}, 2, 4, 2))
+	s.rollback(s.lockKeys([]string{"a", "b", "c"}, 2, 4, 2))
 }
 
 // manyAlone checks that a unit with a single parked message cannot be committed, so the message gets no
@@ -259,7 +260,7 @@ func (s *suite[TTx]) manyRival() {
 	in := intake(c, b, a)
 	in.Wait = shortly
 	_, err := s.db.Driver(s).Begin(s.Context(), in)
-	s.is(err, store.ErrBusy, "begin beside a rival")
+	s.wantError(err, store.ErrBusy, "begin beside a rival")
 	s.commit(u)
 	u = s.begin(s.d, intake(c, b, a))
 	s.found(u, store.Fresh, store.Done, store.Fresh)
@@ -276,7 +277,7 @@ func (s *suite[TTx]) manyIsolation() {
 		in.Isolation = level
 		u, err := s.d.Begin(s.Context(), in)
 		if err != nil {
-			s.is(err, store.ErrNoIsolation, "a level of isolation")
+			s.wantError(err, store.ErrNoIsolation, "a level of isolation")
 			if !store.Incurable(err) || s.d.Outage(err) {
 				s.Errorf("%v is tried again", err)
 			}

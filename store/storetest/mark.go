@@ -175,15 +175,16 @@ func (s *suite[TTx]) markTwice() {
 	m, no := mark(), rejected(mark(), "no")
 	u := s.begin(s.d, intake(m, no, m, no))
 	s.found(u, store.Fresh, store.Fresh, store.Done, store.Rejected)
-	s.is(u.Commit(s.Context(), store.Effect{Mark: &m}), store.ErrLost, "a mark that the unit took in itself")
+	s.wantError(u.Commit(s.Context(), store.Effect{Mark: &m}), store.ErrLost,
+		"a mark that the unit took in itself")
 	s.wantCounts(0, 0, 0)
 	s.applied([]bool{true, false}, store.Effect{Mark: &m}, store.Effect{Mark: &m})
 	s.wantCounts(0, 1, 0)
 }
 
-// beginWithRival begins a unit with m while another process has m in progress. The function end ends the unit
-// of the other process.
-func (s *suite[TTx]) beginWithRival(m store.Mark, end func(store.Unit[TTx])) store.Unit[TTx] {
+// beginWithRival begins a unit with m while another process has m in progress. The function endRival ends
+// the unit of the other process.
+func (s *suite[TTx]) beginWithRival(m store.Mark, endRival func(store.Unit[TTx])) store.Unit[TTx] {
 	s.Helper()
 	holder := s.begin(s.db.Driver(s), intake(m))
 	s.found(holder, store.Fresh)
@@ -191,7 +192,7 @@ func (s *suite[TTx]) beginWithRival(m store.Mark, end func(store.Unit[TTx])) sto
 	var err error
 	came := meanwhile(func() { u, err = s.d.Begin(s.Context(), intake(m)) })
 	s.wantBlocked(came, "a rival")
-	end(holder)
+	endRival(holder)
 	s.comes(came, "the rival's turn")
 	s.ok(err, "the rival's begin")
 	return u
@@ -222,7 +223,7 @@ func (s *suite[TTx]) markRivalTakesTooLong() {
 	holder := s.begin(s.db.Driver(s), intake(m))
 	began := time.Now()
 	_, err := s.d.Begin(s.Context(), store.Intake{Marks: []store.Mark{m}, Wait: 4 * shortly})
-	s.is(err, store.ErrBusy, "begin against a rival")
+	s.wantError(err, store.ErrBusy, "begin against a rival")
 	if took := time.Since(began); took < shortly || took > patience {
 		s.Errorf("begin waited %v for a rival, its bound is %v", took, 4*shortly)
 	}
@@ -288,7 +289,7 @@ func (s *suite[TTx]) markApplyEachForItself() {
 	}
 	s.applied(want, es...)
 	s.wantCounts(45, 46, 0)
-	s.wantIDs(s.all(), ids...)
+	s.wantIDs(s.allRows(), ids...)
 }
 
 // markApplyAllOrNothing checks that an effect with any lost guard stores nothing.

@@ -110,7 +110,7 @@ func filled() skald.Message {
 // everyWay writes m in each way into the outbox, and then defers it.
 func (s *suite[TTx]) everyWay(m skald.Message) {
 	s.Helper()
-	base, _ := s.since(s.base)
+	base, _ := s.rowsSince(s.base)
 	for _, way := range []func(){
 		func() { s.insert(m) },
 		func() { s.insert(message("other", 0), m, message("other", 0)) },
@@ -123,7 +123,7 @@ func (s *suite[TTx]) everyWay(m skald.Message) {
 		func() { s.commit(s.begin(s.d, store.Intake{}), rows(m)) },
 	} {
 		way()
-		tip, got := s.since(base)
+		tip, got := s.rowsSince(base)
 		got = slices.DeleteFunc(got, func(r store.Row) bool { return r.ID != m.ID })
 		if len(got) != 1 {
 			s.Fatalf("%d rows of 1 arrived", len(got))
@@ -212,9 +212,9 @@ func (s *suite[TTx]) messageTextThatIsNot() {
 	for _, data := range [][]byte{[]byte("\"\xff\""), []byte("\"a\x00b\""), {0}} {
 		m := message("a", 1)
 		m.Data = data
-		base, _ := s.since(s.base)
+		base, _ := s.rowsSince(s.base)
 		stored, err := s.d.Apply(s.Context(), rows(m))
-		tip, got := s.since(base)
+		tip, got := s.rowsSince(base)
 		s.base = tip
 		switch {
 		case err != nil && len(got) == 0:

@@ -22,15 +22,16 @@ func overseeTests[TTx any]() map[string]func(*suite[TTx]) {
 
 func (s *suite[TTx]) owns(owner string, ttl time.Duration, want bool) {
 	s.Helper()
-	mine, err := own(s.Context(), s.d, owner, ttl)
+	mine, err := takeLease(s.Context(), s.d, owner, ttl)
 	s.ok(err, "take a lease")
 	if mine != want {
 		s.Errorf("%s has the lease: %v, want %v", owner, mine, want)
 	}
 }
 
-// own takes the retention lease, or releases it if ttl is 0.
-func own(ctx context.Context, d store.Maintainer, owner string, ttl time.Duration) (mine bool, err error) {
+// takeLease takes the retention lease, or releases it if ttl is 0. It reports whether owner has the lease.
+func takeLease(ctx context.Context, d store.Maintainer, owner string,
+	ttl time.Duration) (ok bool, err error) {
 	did, err := d.Maintain(ctx, store.Maintain{Owner: owner, Lease: ttl, Leave: ttl == 0})
 	return err == nil && ttl > 0 && !did.Other, err
 }
@@ -45,8 +46,8 @@ func (s *suite[TTx]) ownOne() {
 func (s *suite[TTx]) ownOver() {
 	s.owns("a", time.Hour, true)
 	s.owns("a", time.Millisecond, true) // a lease can be made shorter, and ends with its owner
-	s.until("the lease is over", func() bool {
-		mine, err := own(s.Context(), s.d, "b", time.Hour)
+	s.waitUntil("the lease is over", func() bool {
+		mine, err := takeLease(s.Context(), s.d, "b", time.Hour)
 		s.ok(err, "take a lease")
 		return mine
 	})
@@ -69,7 +70,7 @@ func (s *suite[TTx]) ownRivals() {
 		d := s.db.Driver(s)
 		all.Go(func() {
 			for {
-				got, err := own(s.Context(), d, owner, time.Hour)
+				got, err := takeLease(s.Context(), d, owner, time.Hour)
 				if err != nil && d.Outage(err) {
 					continue
 				}
@@ -102,7 +103,7 @@ func (s *suite[TTx]) keepsLastRetention() {
 	keeps(store.Retention{})
 	for _, keep := range []store.Retention{{Outbox: 2 * day, Marks: 20 * day, Steps: 70 * day,
 		Sagas: 3 * day}, defaults} {
-		s.until("nothing is in the way of the retention", func() bool { // a file may be busy
+		s.waitUntil("nothing is in the way of the retention", func() bool { // a file may be busy
 			got, err := s.d.Maintain(s.Context(), store.Maintain{Keep: keep})
 			s.ok(err, "maintain")
 			return len(got.Left) == 0

@@ -88,7 +88,7 @@ func retrying(p store.Parked) store.Mark {
 	return m
 }
 
-// wantOutcome fails the test unless an intake of m finds want.
+// wantOutcome fails the test unless an intake of m finds the outcome want.
 func (s *suite[TTx]) wantOutcome(m store.Mark, want store.Outcome) {
 	s.Helper()
 	u := s.begin(s.d, intake(m))
@@ -403,7 +403,7 @@ func (s *suite[TTx]) parkedKeyInHand() {
 	in := intake(arriving(b))
 	in.Wait = shortly
 	_, err := rival.Begin(s.Context(), in)
-	s.is(err, store.ErrBusy, "take the next of a key that is in hand")
+	s.wantError(err, store.ErrBusy, "take the next of a key that is in hand")
 	if !rival.Outage(err) {
 		s.Errorf("%v is a message's fault", err)
 	}

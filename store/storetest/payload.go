@@ -50,7 +50,7 @@ func (s *suite[TTx]) payloadsListed() {
 		carrying(bytes.Repeat([]byte("x"), store.PayloadBytes+1), "text/plain"),
 	}
 	s.insert(ms...)
-	s.base, _ = s.since(s.base)
+	s.base, _ = s.rowsSince(s.base)
 	s.setAside(store.DeferredRow{Row: s.insertOne(carrying([]byte("waits"), "text/plain")),
 		Attempts: 1, Why: "no"})
 	var got []string

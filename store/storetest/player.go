@@ -36,7 +36,7 @@ func play[TTx any](t testing.TB, h Harness[TTx]) func(op) string {
 		}
 	})
 	return func(o op) string {
-		if answer, ok := p.inbox(o); ok {
+		if answer, ok := p.runInbox(o); ok {
 			return answer
 		}
 		answer := p.play(o)
@@ -51,7 +51,7 @@ func (p *player[TTx]) play(o op) string {
 	ctx := p.Context()
 	switch o.Do {
 	case "say", "open", "end":
-		return p.own(ctx, o)
+		return p.runOwn(ctx, o)
 	case "unit":
 		return p.unit(ctx, o)
 	case "apply":
@@ -106,8 +106,8 @@ func render(err error, answers ...any) string {
 	return fmt.Sprintf("%+v", answers)
 }
 
-// own runs a transaction of the caller, and commits it immediately or leaves it open for a while.
-func (p *player[TTx]) own(ctx context.Context, o op) string {
+// runOwn runs a transaction of the caller, and commits it immediately or leaves it open for a while.
+func (p *player[TTx]) runOwn(ctx context.Context, o op) string {
 	var tx TTx
 	if o.Do == "end" {
 		tx = p.open[o.Pick]

@@ -90,7 +90,7 @@ func (s *suite[TTx]) program(name string, u store.Unit[TTx], does []int) map[str
 		s.ok(s.db.Commit(whole), "commit the user's transaction")
 	}
 	out := map[string][]string{}
-	for _, r := range s.all() {
+	for _, r := range s.allRows() {
 		if run, key, ok := strings.Cut(string(r.Key), "/"); ok && run == name {
 			out[key] = append(out[key], string(r.Data))
 		}

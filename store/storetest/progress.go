@@ -74,7 +74,7 @@ func (s *suite[TTx]) shardStaleProgress() {
 		p.Cursor, p.Incarnation = &store.Cursor{Base: s.tick("")}, new("stale")
 		p.Deferred, p.Freed = []store.DeferredRow{{Row: other}}, []int64{aside.Seq}
 		s.applied([]bool{false}, progress(p))
-		s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), progress(p)), store.ErrLost, name)
+		s.wantError(s.begin(s.d, store.Intake{}).Commit(s.Context(), progress(p)), store.ErrLost, name)
 	}
 	s.wantCounts(2, 0, 1)
 	if got := s.readDue(10); len(got) != 1 || got[0].ID != aside.ID {
@@ -132,7 +132,7 @@ func (s *suite[TTx]) shardLostInWholeUnit() {
 	good, bad := progressOf(ls[0]), progressOf(ls[1])
 	good.Incarnation, bad.Incarnation = new("b"), new("b")
 	bad.Token += "x"
-	s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), progress(good), progress(bad)),
+	s.wantError(s.begin(s.d, store.Intake{}).Commit(s.Context(), progress(good), progress(bad)),
 		store.ErrLost, "commit")
 	if got := s.lease(s.d, "one", "1"); got[0].Incarnation != "" || got[1].Incarnation != "" {
 		s.Error("a unit that lost stored an incarnation")

@@ -267,7 +267,8 @@ func (s *suite[TTx]) quarantineAdmit() {
 	s.wantCounts(1, 0, 0)
 	u = s.begin(s.d, store.Intake{})
 	s.put(u.Tx(), "k", "twice")
-	s.is(u.Commit(s.Context(), store.Effect{Admitted: &due[0], Rows: said}), store.ErrLost, "a second taking")
+	s.wantError(u.Commit(s.Context(), store.Effect{Admitted: &due[0], Rows: said}), store.ErrLost,
+		"a second taking")
 	s.apply(store.Effect{Quarantine: &q})
 	s.wantUser("k", "v")
 	s.wantCounts(1, 0, 0)
@@ -303,7 +304,7 @@ func (s *suite[TTx]) quarantineRivals() {
 	if a != nil {
 		b = a
 	}
-	s.is(b, store.ErrLost, "the loser")
+	s.wantError(b, store.ErrLost, "the loser")
 	_, has1 := s.db.Get(s, "one")
 	if _, has2 := s.db.Get(s, "two"); has1 == has2 {
 		s.Errorf("the effects of both, or of none: %v %v", has1, has2)
@@ -323,7 +324,7 @@ func (s *suite[TTx]) quarantinePrune() {
 		s.Errorf("of two young messages %d are left", n)
 	}
 	s.db.Age(s, 40*day)
-	s.until("what was taken goes", func() bool {
+	s.waitUntil("what was taken goes", func() bool {
 		s.maintain()
 		return len(s.inQuarantine(store.QuarantineQuery{Taken: true})) == 1
 	})
@@ -340,11 +341,11 @@ func (s *suite[TTx]) floorRises() {
 	s.commit(s.begin(s.d, intake(old)))
 	s.db.Age(s, 31*day)
 	s.commit(s.begin(s.d, intake(other)))
-	s.until("the old mark goes", func() bool {
+	s.waitUntil("the old mark goes", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks == 1
 	})
-	newer := func() store.Mark { m := mark(); m.ID = since(); return m }
+	newer := func() store.Mark { m := mark(); m.ID = recentID(); return m }
 	never := aged(tooOld)
 	for _, m := range []store.Mark{old, never} {
 		u := s.begin(s.d, intake(m, newer()))
@@ -394,7 +395,7 @@ func (s *suite[TTx]) floorHeld() {
 	old := aged(tooOld)
 	s.commit(s.begin(s.d, intake(old)))
 	s.db.Age(s, 31*day)
-	s.until("the old mark goes", func() bool {
+	s.waitUntil("the old mark goes", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks == 0
 	})

@@ -107,7 +107,7 @@ func (s *suite[TTx]) recoverWentBack() {
 	if len(is) != shards || is[0].Epoch <= was[0].Epoch || is[0].Token == was[0].Token {
 		s.Fatalf("after the recover shard %d goes from %+v to %+v", was[0].ID, was[0], is)
 	}
-	_, got := s.since(is[0].Cursor.Base)
+	_, got := s.rowsSince(is[0].Cursor.Base)
 	s.wantIDs(got, a.ID, b.ID, later.ID)
 }
 
@@ -141,7 +141,7 @@ func (s *suite[TTx]) recoverTwoAtOnce() {
 			s.Fatalf("%d of %d recovers at the same time did something", got, len(ds))
 		}
 		is := s.lease(s.d, "one", "1")[0]
-		if _, got := s.since(is.Cursor.Base); len(got) != 1 {
+		if _, got := s.rowsSince(is.Cursor.Base); len(got) != 1 {
 			s.Fatalf("%d rows are read, want 1", len(got))
 		}
 	}
@@ -168,6 +168,6 @@ func (s *suite[TTx]) recoverShardBeyond() {
 		s.Errorf("the recover does %+v", done)
 	}
 	is := s.lease(s.d, "one", "1")[3]
-	_, got := s.since(is.Cursor.Base)
+	_, got := s.rowsSince(is.Cursor.Base)
 	s.wantIDs(got, a.ID)
 }

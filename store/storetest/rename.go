@@ -13,13 +13,13 @@ func renameTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// renamed requests the rename, and fails the test unless the rename is done, or not done if done is false.
-func (s *suite[TTx]) renamed(r store.Rename, done bool) store.Renamed {
+// wantRename requests the rename. It fails the test unless Done of the result equals want.
+func (s *suite[TTx]) wantRename(r store.Rename, want bool) store.Renamed {
 	s.Helper()
 	out, err := s.d.Rename(s.Context(), r)
 	s.ok(err, "rename")
-	if out.Done != done {
-		s.Errorf("the rename is done: %v, want %v; it found %+v", out.Done, done, out)
+	if out.Done != want {
+		s.Errorf("the rename is done: %v, want %v; it found %+v", out.Done, want, out)
 	}
 	return out
 }
@@ -60,13 +60,13 @@ func (s *suite[TTx]) renameMoves() {
 			s.Errorf("kept are %+v, want %+v", got, want)
 		}
 	}
-	found := s.renamed(store.Rename{Old: consumer, New: next}, false)
+	found := s.wantRename(store.Rename{Old: consumer, New: next}, false)
 	is(found.Old, want)
 	is(found.New, store.ConsumerRows{Positions: 2, Types: 1})
-	s.renamed(store.Rename{Old: consumer, New: next, Quiet: time.Hour, Audit: note}, false)
-	s.renamed(store.Rename{Old: consumer, New: next, Audit: note}, true)
+	s.wantRename(store.Rename{Old: consumer, New: next, Quiet: time.Hour, Audit: note}, false)
+	s.wantRename(store.Rename{Old: consumer, New: next, Audit: note}, true)
 
-	after := s.renamed(store.Rename{Old: consumer, New: next}, false)
+	after := s.wantRename(store.Rename{Old: consumer, New: next}, false)
 	want.Positions = 2
 	is(after.New, want)
 	if after.Old != (store.ConsumerRows{LastHeartbeat: -1}) {
@@ -86,7 +86,7 @@ func (s *suite[TTx]) renameMoves() {
 	if n := s.db.Count(s).Audits; n != 1 {
 		s.Errorf("there are %d audits", n)
 	}
-	s.renamed(store.Rename{Old: consumer, New: "stock-3", Audit: note}, false) // there are no rows left
+	s.wantRename(store.Rename{Old: consumer, New: "stock-3", Audit: note}, false) // there are no rows left
 }
 
 // renameRefuses checks that a consumer with any activity is not a valid target.
@@ -103,7 +103,7 @@ func (s *suite[TTx]) renameRefuses() {
 		Checkpoints: []store.Checkpoint{{Partition: "skald:control:pause", Origin: "{}"}}})
 	s.ok(err, "tell")
 	for _, next := range []string{"done", "stepped", "parked", "apart", "told"} {
-		s.renamed(store.Rename{Old: consumer, New: next, Audit: note}, false)
+		s.wantRename(store.Rename{Old: consumer, New: next, Audit: note}, false)
 	}
 	m.Consumer = consumer
 	s.seen(m, store.Done)
@@ -115,6 +115,6 @@ func (s *suite[TTx]) renameRefuses() {
 		Stamp: "1", Checkpoints: []store.Checkpoint{{Partition: "orders/0", Origin: "o"}}})
 	s.ok(err, "occupy")
 	// it has not released its partition
-	s.renamed(store.Rename{Old: consumer, New: "free", Quiet: time.Hour, Audit: note}, false)
-	s.renamed(store.Rename{Old: consumer, New: "free", Audit: note}, true)
+	s.wantRename(store.Rename{Old: consumer, New: "free", Quiet: time.Hour, Audit: note}, false)
+	s.wantRename(store.Rename{Old: consumer, New: "free", Audit: note}, true)
 }

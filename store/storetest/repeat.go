@@ -45,7 +45,7 @@ func (s *suite[TTx]) parkedRepeatAnytime() {
 	refused.Identity = no.Identity
 	s.repeats(refused, store.Rejected)
 	s.db.Age(s, 31*day)
-	s.until("the marks go", func() bool {
+	s.waitUntil("the marks go", func() bool {
 		s.maintain()
 		return s.db.Count(s).Marks == 0
 	})

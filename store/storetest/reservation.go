@@ -84,7 +84,7 @@ func (s *suite[TTx]) reservationTakenOver() {
 	m := mark()
 	one, two := reserving(m, "one", 0), reserving(m, "two", time.Hour)
 	s.reserve(one)
-	s.until("the lease ends", func() bool { return !s.reserve(two).Rival })
+	s.waitUntil("the lease ends", func() bool { return !s.reserve(two).Rival })
 	late := m
 	late.Result = "late"
 	s.applied([]bool{false}, store.Effect{Reservation: &one, Mark: &late})
@@ -149,7 +149,7 @@ func (s *suite[TTx]) reservationCounted() {
 		return b.Reserved
 	}
 	want := []store.ReservedCounts{{Consumer: "http:a", Held: 1}, {Consumer: "http:b", Held: 1, Expired: 1}}
-	s.until("the lease ends", func() bool { return slices.Equal(read(), want) })
+	s.waitUntil("the lease ends", func() bool { return slices.Equal(read(), want) })
 	s.apply(store.Effect{Reservation: &one})
 	if got := read(); !slices.Equal(got,
 		[]store.ReservedCounts{{Consumer: "http:a", Held: 1}, {Consumer: "http:b", Expired: 1}}) {

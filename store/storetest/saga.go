@@ -133,7 +133,8 @@ func (s *suite[TTx]) sagaIntake() {
 			s.commit(u, store.Effect{Saga: nextMove(a, "1"), Rows: rows(message("a", 1)).Rows})
 			continue
 		}
-		s.is(u.Commit(s.Context(), store.Effect{Saga: nextMove(a, "2")}), store.ErrLost, "commit a stale move")
+		s.wantError(u.Commit(s.Context(), store.Effect{Saga: nextMove(a, "2")}), store.ErrLost,
+			"commit a stale move")
 	}
 	s.wantUser("k", "0")
 	s.wantCounts(1, 0, 0)
@@ -142,7 +143,7 @@ func (s *suite[TTx]) sagaIntake() {
 	a = s.saga("a")
 	u := s.begin(s.d, store.Intake{Sagas: []store.SagaRef{refOf(a)}})
 	s.ok(s.d.Write(s.Context(), u.Tx(), store.Effect{Saga: nextMove(a, "the handler's")}), "write")
-	s.is(u.Commit(s.Context(), store.Effect{Saga: nextMove(a, "2")}), store.ErrLost,
+	s.wantError(u.Commit(s.Context(), store.Effect{Saga: nextMove(a, "2")}), store.ErrLost,
 		"commit after a move of the handler's")
 	s.wantSaga("a", "1", 2)
 	tx := s.db.Begin(s)
@@ -169,12 +170,12 @@ func (s *suite[TTx]) sagaIntakeRival() {
 			s.Errorf("a claim while a unit has the saga locked: %+v", got)
 		}
 		_, err = s.d.Begin(s.Context(), store.Intake{Sagas: []store.SagaRef{refOf(a)}, Wait: shortly})
-		s.is(err, store.ErrBusy, "begin behind a rival")
+		s.wantError(err, store.ErrBusy, "begin behind a rival")
 	}
 	brief := nextMove(a, "brief")
 	brief.Wait = shortly
 	_, err := s.d.Apply(s.Context(), store.Effect{Saga: brief})
-	s.is(err, store.ErrBusy, "apply behind a rival")
+	s.wantError(err, store.ErrBusy, "apply behind a rival")
 	if !s.d.Outage(err) {
 		s.Errorf("%v is somebody's fault", err)
 	}
@@ -267,7 +268,7 @@ func (s *suite[TTx]) sagaDefinitions() {
 	}
 	note(v2)
 	at := read()[2].Noted
-	s.until("the clock moves", func() bool {
+	s.waitUntil("the clock moves", func() bool {
 		note(v1) // it stays the first
 		return read()[2].Noted.After(at)
 	})

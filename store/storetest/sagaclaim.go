@@ -93,7 +93,7 @@ func (s *suite[TTx]) sagaClaimFences() {
 	if u.Found().Sagas[0] {
 		s.Error("the former holder finds the saga as it was")
 	}
-	s.is(u.Commit(s.Context(), store.Effect{Saga: nextMove(was, "late")}), store.ErrLost,
+	s.wantError(u.Commit(s.Context(), store.Effect{Saga: nextMove(was, "late")}), store.ErrLost,
 		"commit of the former holder")
 	m := nextMove(got[0], "1")
 	m.Release = true
@@ -111,7 +111,7 @@ func (s *suite[TTx]) sagaClaimFences() {
 	u = s.begin(s.d, store.Intake{})
 	m = nextMove(s.saga("a"), "3")
 	m.Lease = 5 * time.Hour
-	s.is(u.Commit(s.Context(), store.Effect{Saga: m}), nil, "commit")
+	s.wantError(u.Commit(s.Context(), store.Effect{Saga: m}), nil, "commit")
 	if renewed := s.saga("a"); time.Until(renewed.Due) < 4*time.Hour {
 		s.Errorf("a lease that a unit has renewed: %+v", renewed)
 	}

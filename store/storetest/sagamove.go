@@ -56,7 +56,7 @@ func (s *suite[TTx]) sagaMoveLost() {
 	s.applied([]bool{false}, stale)
 	u := s.begin(s.d, store.Intake{})
 	s.put(u.Tx(), "k", "v")
-	s.is(u.Commit(s.Context(), stale), store.ErrLost, "commit with a stale move")
+	s.wantError(u.Commit(s.Context(), stale), store.ErrLost, "commit with a stale move")
 	s.wantUser("k", "")
 	none := nextMove(store.Saga{Name: "order", Key: "none", Version: 1}, "1")
 	s.applied([]bool{false, true, false}, stale, rows(message("a", 2)), store.Effect{Saga: none})
@@ -132,7 +132,7 @@ func (s *suite[TTx]) sagaMoveAndSay() {
 			es = append(es, e)
 		}
 		s.applied(want, es...)
-		s.wantIDs(s.all(), ids...)
+		s.wantIDs(s.allRows(), ids...)
 	}
 }
 
@@ -167,7 +167,7 @@ func (s *suite[TTx]) sagaWrite() {
 	} else {
 		s.rollback(u)
 	}
-	s.is(err, store.ErrLost, "a stale move in a unit")
+	s.wantError(err, store.ErrLost, "a stale move in a unit")
 	s.wantSaga("a", "4", 5)
 	s.wantCounts(1, 0, 0)
 }

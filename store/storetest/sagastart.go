@@ -129,7 +129,7 @@ func (s *suite[TTx]) sagaLockMany() {
 	tx = s.db.Begin(s)
 	err = s.d.Write(s.Context(), tx, store.Effect{Saga: nextMove(s.saga("a"), "3")},
 		store.Effect{Saga: nextMove(got[1], "3")})
-	s.is(err, store.ErrLost, "write two, one of which was moved")
+	s.wantError(err, store.ErrLost, "write two, one of which was moved")
 	s.ok(s.db.Rollback(tx), "roll back")
 	s.wantSaga("a", "2", 2)
 }

@@ -27,7 +27,7 @@ func (s *suite[TTx]) haveSettings() bool {
 	}
 	m := mark()
 	_, err := s.d.Begin(s.Context(), settings(intake(m), "app.tenant", "42"))
-	s.is(err, store.ErrNoSettings, "settings where there are none")
+	s.wantError(err, store.ErrNoSettings, "settings where there are none")
 	if !store.Incurable(err) || s.d.Outage(err) {
 		s.Errorf("%v is tried again", err)
 	}

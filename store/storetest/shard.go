@@ -100,7 +100,7 @@ func (s *suite[TTx]) shardRenewal() {
 // above the share that the previous request returned.
 func (s *suite[TTx]) settle(owners []string) map[string][]store.Shard {
 	held := map[string]store.Leased{}
-	s.until("every relay has its share", func() bool {
+	s.waitUntil("every relay has its share", func() bool {
 		quiet := true
 		for _, o := range owners {
 			was := held[o]
@@ -240,8 +240,8 @@ func (s *suite[TTx]) shardWait() {
 		s.Fatalf("the first waiting relay after one left receives %+v", got)
 	}
 	// It counts for its TTL now, not for the longer time of a waiting relay.
-	s.until("the other waiting relay has a shard", func() bool { return len(long("a").Shards) == 1 })
-	s.until("waiting relays are deleted after their TTL", func() bool {
+	s.waitUntil("the other waiting relay has a shard", func() bool { return len(long("a").Shards) == 1 })
+	s.waitUntil("waiting relays are deleted after their TTL", func() bool {
 		s.ask(s.d, store.LeaseRequest{Owner: "b", Session: "1", TTL: time.Millisecond})
 		return s.ask(s.d, store.LeaseRequest{Owner: owners[0], Session: "1", TTL: time.Hour}).Waiting == 0
 	})
@@ -285,7 +285,7 @@ func (s *suite[TTx]) shardTakeOver() {
 	}
 	was = s.ask(s.d, store.LeaseRequest{Owner: "one", Session: "1", TTL: time.Millisecond}).Shards
 	var is []store.Shard
-	s.until("the shards of a silent relay are taken over", func() bool {
+	s.waitUntil("the shards of a silent relay are taken over", func() bool {
 		got := s.ask(s.db.Driver(s), store.LeaseRequest{Owner: "two", Session: "1", TTL: time.Hour})
 		is = got.Shards
 		return len(is) == shards && got.Sessions == 1

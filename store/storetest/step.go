@@ -53,7 +53,7 @@ func undoing(saga string) store.Step {
 
 func stepping(steps ...store.Step) store.Intake { return store.Intake{Steps: steps, Wait: patience} }
 
-// step commits an intake with a step, and fails the test unless the intake finds the state want.
+// step commits an intake with a step. It fails the test unless the intake finds the step in the state want.
 func (s *suite[TTx]) step(step store.Step, want store.StepState, es ...store.Effect) {
 	s.Helper()
 	u := s.begin(s.d, stepping(step))

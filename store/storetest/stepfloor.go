@@ -12,16 +12,17 @@ func begunAgo(s store.Step, d time.Duration) store.Step {
 	return s
 }
 
-// wantDeletedSteps runs Maintain until steps are deleted, and fails the test unless their number is want.
-func (s *suite[TTx]) wantDeletedSteps(want int64) {
+// wantDeletedSteps runs Maintain until steps are deleted. It fails the test unless this number of steps was
+// deleted.
+func (s *suite[TTx]) wantDeletedSteps(number int64) {
 	s.Helper()
 	n := int64(0)
-	s.until("steps are deleted", func() bool {
+	s.waitUntil("steps are deleted", func() bool {
 		n += s.maintain().Steps
-		return n >= want
+		return n >= number
 	})
-	if n += s.maintain().Steps; n != want {
-		s.Fatalf("%d steps were deleted, want %d", n, want)
+	if n += s.maintain().Steps; n != number {
+		s.Fatalf("%d steps were deleted, want %d", n, number)
 	}
 }
 

@@ -54,7 +54,7 @@ func (s *suite[TTx]) stepRivalWaits() {
 		impatient := stepping(c.second)
 		impatient.Wait = shortly
 		_, err := rival.Begin(s.Context(), impatient)
-		s.is(err, store.ErrBusy, "a step that is in hand")
+		s.wantError(err, store.ErrBusy, "a step that is in hand")
 		var found []store.Step
 		done := meanwhile(func() {
 			v, err := rival.Begin(s.Context(), stepping(c.second))

@@ -142,7 +142,7 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 		}
 		t.Run(group.name, func(t *testing.T) {
 			for _, name := range sorted(group.tests) {
-				if !h.takes(t.Name() + "/" + name) {
+				if !h.inSample(t.Name() + "/" + name) {
 					continue
 				}
 				t.Run(name, func(t *testing.T) {
@@ -154,9 +154,9 @@ func Run[TTx any](t *testing.T, h Harness[TTx]) {
 	}
 }
 
-// takes reports whether the sample includes the test. The selection is the same in each run, so no run fails
-// by chance.
-func (h Harness[TTx]) takes(test string) bool {
+// inSample reports whether the sample includes the test. The selection is the same in each run, so no run
+// fails by chance.
+func (h Harness[TTx]) inSample(test string) bool {
 	if explore := os.Getenv("SKALD_EXPLORE"); h.Sample < 2 || explore == "full" || explore == "all" {
 		return true
 	}

@@ -41,8 +41,8 @@ func (s *suite[TTx]) ok(err error, doing string, args ...any) {
 	}
 }
 
-// is fails the test unless err is the error want.
-func (s *suite[TTx]) is(err, want error, doing string) {
+// wantError fails the test unless errors.Is(err, want) is true.
+func (s *suite[TTx]) wantError(err, want error, doing string) {
 	s.Helper()
 	if !errors.Is(err, want) {
 		s.Fatalf("%s: got %v, want %v", doing, err, want)
@@ -136,8 +136,8 @@ func (s *suite[TTx]) found(u store.Unit[TTx], want ...store.Outcome) {
 	}
 }
 
-// until polls until f is true, at most patience.
-func (s *suite[TTx]) until(what string, f func() bool) {
+// waitUntil calls f again and again until f returns true. It fails the test after the time patience.
+func (s *suite[TTx]) waitUntil(what string, f func() bool) {
 	s.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -148,14 +148,14 @@ func (s *suite[TTx]) until(what string, f func() bool) {
 	}
 }
 
-// wantBlocked fails the test if done is closed within a short time. On a slow machine this check finds less,
-// but it never fails wrongly.
-func (s *suite[TTx]) wantBlocked(done <-chan struct{}, what string) {
+// wantBlocked fails the test if the channel ended is closed within a short time. On a slow machine this
+// check may miss an error, but it never fails wrongly.
+func (s *suite[TTx]) wantBlocked(ended <-chan struct{}, what string) {
 	s.Helper()
 	timer := time.NewTimer(shortly)
 	defer timer.Stop()
 	select {
-	case <-done:
+	case <-ended:
 		s.Fatalf("%s: it did not wait", what)
 	case <-timer.C:
 	}

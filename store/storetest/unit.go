@@ -57,7 +57,7 @@ func (s *suite[TTx]) unitCommitsAllAtOnce() {
 	s.wantCounts(2, 1, 0)
 	s.wantUser("k", "v")
 	s.seen(m, store.Done)
-	s.wantIDs(s.all(), kept.ID, said.ID)
+	s.wantIDs(s.allRows(), kept.ID, said.ID)
 }
 
 func (s *suite[TTx]) unitRollsBackAll() {
@@ -94,7 +94,7 @@ func (s *suite[TTx]) unitRollbackInstead() {
 	}
 	s.wantCounts(1, 3, 0)
 	s.wantUser("k", "")
-	s.wantIDs(s.all(), instead.ID)
+	s.wantIDs(s.allRows(), instead.ID)
 }
 
 // unitRollbackInsteadOfItself checks that the effect of Rollback can store the mark of the unit itself.
@@ -123,7 +123,8 @@ func (s *suite[TTx]) wantLost(e store.Effect) {
 	s.write(u.Tx(), message("a", 1))
 	e.Rows = append(e.Rows, message("a", 2))
 	good := mark()
-	s.is(u.Commit(s.Context(), store.Effect{Mark: &good}, e, rows(message("a", 3))), store.ErrLost, "commit")
+	s.wantError(u.Commit(s.Context(), store.Effect{Mark: &good}, e, rows(message("a", 3))), store.ErrLost,
+		"commit")
 	s.wantUser("lost", "")
 	s.wantCounts(before.Rows, before.Marks, before.Aside)
 	u = s.begin(s.d, store.Intake{Marks: []store.Mark{mine}, Locks: []store.Lock{{Space: "other", Key: "x"}}})
@@ -204,7 +205,7 @@ func (s *suite[TTx]) unitEnded() {
 		func(u store.Unit[TTx]) { s.commit(u) },
 		s.rollback,
 		func(u store.Unit[TTx]) {
-			s.is(u.Commit(s.Context(),
+			s.wantError(u.Commit(s.Context(),
 				store.Effect{Locks: []store.Lock{{Space: "order", Key: "z", Version: 9}}}),
 				store.ErrLost, "commit")
 		},
@@ -237,7 +238,7 @@ func (s *suite[TTx]) unitBeginThatFails() {
 			{Space: "order", Key: "b"}}, Wait: shortly},
 	} {
 		_, err := s.d.Begin(s.Context(), in)
-		s.is(err, store.ErrBusy, "begin against a rival")
+		s.wantError(err, store.ErrBusy, "begin against a rival")
 		if !s.d.Outage(err) {
 			s.Fatalf("%v is no outage", err)
 		}

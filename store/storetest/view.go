@@ -20,7 +20,7 @@ const (
 		CASE WHEN seconds BETWEEN 60 AND 360000 THEN ' old' ELSE ' new' END || ' ' || last_error FROM skald_calls ORDER BY outside_key`
 )
 
-// Viewed stores a step of each kind and calls, and returns the expected lines of the views.
+// Viewed stores steps of each kind, and external calls. It returns the expected lines of the views.
 func Viewed[TTx any](t *testing.T, d store.Driver[TTx]) (steps, calls []string) {
 	t.Helper()
 	apply := func(es ...store.Effect) {

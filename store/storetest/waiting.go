@@ -21,11 +21,11 @@ func (s *suite[TTx]) listLocks() {
 	if got := list(store.LockQuery{}); len(got.Entities)+len(got.Reserved) > 0 || got.Part {
 		s.Errorf("nothing is locked: %+v", got)
 	}
-	s.commit(s.locked([]string{"a", "b"}, 1, 1))
+	s.commit(s.lockKeys([]string{"a", "b"}, 1, 1))
 	m := identities()[0]
 	s.reserve(reserving(m, "one", time.Hour))
 	a := store.Lock{Space: "order", Key: "a", Version: 1}
-	u := s.locked([]string{"a"}, 2)
+	u := s.lockKeys([]string{"a"}, 2)
 	got := list(store.LockQuery{})
 	switch {
 	case !got.Supported && len(got.Entities) > 0:
@@ -49,7 +49,7 @@ func (s *suite[TTx]) listLocks() {
 		got.Entities) > 0 {
 		s.Errorf("one that never was: %+v", got.Entities)
 	}
-	if u := s.locked([]string{"new"}, 1); got.Supported {
+	if u := s.lockKeys([]string{"new"}, 1); got.Supported {
 		got := list(store.LockQuery{}).Entities
 		if len(got) != 1 || got[0].Holder == "" || !got[0].Unnamed && got[0].Key != "new" {
 			s.Errorf("a new one is locked: %+v", got)

@@ -27,8 +27,8 @@ func windowTests[TTx any]() map[string]func(*suite[TTx]) {
 	}
 }
 
-// window pulls all rows of a window, in pages.
-func (s *suite[TTx]) window(w store.Window, limit int) (all []store.Row) {
+// pullAll reads all rows of a window, in pages.
+func (s *suite[TTx]) pullAll(w store.Window, limit int) (rows []store.Row) {
 	s.Helper()
 	for {
 		page, err := s.d.Pull(s.Context(), w, limit)
@@ -42,9 +42,9 @@ func (s *suite[TTx]) window(w store.Window, limit int) (all []store.Row) {
 			}
 			w.After = r.Seq
 		}
-		all = append(all, page.Rows...)
+		rows = append(rows, page.Rows...)
 		if page.Done {
-			return all
+			return rows
 		}
 	}
 }
@@ -56,19 +56,19 @@ func (s *suite[TTx]) tick(base string) string {
 	return tip
 }
 
-// since returns the rows from base to now, and the new tick.
-func (s *suite[TTx]) since(base string) (tip string, all []store.Row) {
+// rowsSince returns the rows from base to now, and the new tick.
+func (s *suite[TTx]) rowsSince(base string) (tip string, rows []store.Row) {
 	s.Helper()
 	if tip = s.tick(base); tip == base {
 		return tip, nil
 	}
-	return tip, s.window(store.Window{Base: base, Tip: tip}, 1000)
+	return tip, s.pullAll(store.Window{Base: base, Tip: tip}, 1000)
 }
 
-// all returns the whole outbox.
-func (s *suite[TTx]) all() []store.Row {
+// allRows returns the whole outbox.
+func (s *suite[TTx]) allRows() []store.Row {
 	s.Helper()
-	_, all := s.since("")
+	_, all := s.rowsSince("")
 	return all
 }
 
@@ -100,7 +100,7 @@ func (s *suite[TTx]) windowNothingNew() {
 			s.Fatalf("without a new row the tick moves from %q to %q", tip, again)
 		}
 	}
-	if got := s.window(store.Window{Base: tip, Tip: tip}, 10); len(got) != 0 {
+	if got := s.pullAll(store.Window{Base: tip, Tip: tip}, 10); len(got) != 0 {
 		s.Fatalf("an empty window has %d rows", len(got))
 	}
 }
@@ -115,7 +115,7 @@ func (s *suite[TTx]) windowMarksAloneAreNoRows() {
 	tx := s.db.Begin(s)
 	s.put(tx, "k", "v")
 	s.ok(s.db.Commit(tx), "commit")
-	if again, got := s.since(tip); len(got) != 0 {
+	if again, got := s.rowsSince(tip); len(got) != 0 {
 		s.Fatalf("from %q to %q are %d rows", tip, again, len(got))
 	}
 }
@@ -135,7 +135,7 @@ func (s *suite[TTx]) windowOneAfterTheOther() {
 			ms = append(ms, message("a", n))
 		}
 		s.insert(ms...)
-		tip, got := s.since(base)
+		tip, got := s.rowsSince(base)
 		if len(got) != len(ms) {
 			s.Fatalf("window %d has %d rows, want %d", i, len(got), len(ms))
 		}
@@ -145,11 +145,11 @@ func (s *suite[TTx]) windowOneAfterTheOther() {
 	s.d = s.db.Driver(s)
 	var all []string
 	for _, r := range reads {
-		s.wantIDs(s.window(r.w, 2), r.ids...)
+		s.wantIDs(s.pullAll(r.w, 2), r.ids...)
 		all = append(all, r.ids...)
 	}
-	s.wantIDs(s.window(store.Window{Tip: base}, 3), all...)
-	s.wantIDs(s.window(store.Window{Base: reads[1].w.Tip, Tip: reads[3].w.Tip}, 3),
+	s.wantIDs(s.pullAll(store.Window{Tip: base}, 3), all...)
+	s.wantIDs(s.pullAll(store.Window{Base: reads[1].w.Tip, Tip: reads[3].w.Tip}, 3),
 		append(reads[2].ids, reads[3].ids...)...)
 }
 
@@ -159,9 +159,9 @@ func (s *suite[TTx]) windowPages() {
 		ms = append(ms, message("a", i))
 	}
 	s.insert(ms...)
-	tip, all := s.since("")
+	tip, all := s.rowsSince("")
 	for _, limit := range []int{1, 2, 3, 9, 10, 11} {
-		s.wantIDs(s.window(store.Window{Tip: tip}, limit), ids(all)...)
+		s.wantIDs(s.pullAll(store.Window{Tip: tip}, limit), ids(all)...)
 	}
 	for i, r := range all {
 		page, err := s.d.Pull(s.Context(), store.Window{Tip: tip, After: r.Seq}, 4)
@@ -185,12 +185,12 @@ func (s *suite[TTx]) windowBuckets() {
 		ms = append(ms, m)
 	}
 	s.insert(ms...)
-	tip, all := s.since("")
+	tip, all := s.rowsSince("")
 	for i := range all {
 		s.wantSame(all[i], ms[i])
 	}
 	part := func(ranges ...[2]int) []store.Row {
-		got := s.window(store.Window{Tip: tip, Buckets: ranges}, 7)
+		got := s.pullAll(store.Window{Tip: tip, Buckets: ranges}, 7)
 		want := slices.DeleteFunc(slices.Clone(all), func(r store.Row) bool {
 			return !slices.ContainsFunc(ranges,
 				func(b [2]int) bool { return b[0] <= r.Bucket && r.Bucket <= b[1] })
@@ -221,16 +221,16 @@ func (s *suite[TTx]) windowLateWithLowNumber() {
 	tx := s.db.Begin(s)
 	s.write(tx, late1)
 	s.insert(mid)
-	first, got := s.since("")
+	first, got := s.rowsSince("")
 	s.wantIDs(got, mid.ID)
 	s.write(tx, late2)
 	s.ok(s.db.Commit(tx), "commit")
-	s.wantIDs(s.window(store.Window{Tip: first}, 10), mid.ID)
+	s.wantIDs(s.pullAll(store.Window{Tip: first}, 10), mid.ID)
 	s.insert(last)
-	second, got := s.since(first)
+	second, got := s.rowsSince(first)
 	s.wantIDs(got, late1.ID, late2.ID, last.ID)
-	s.wantIDs(s.window(store.Window{Tip: second}, 1), late1.ID, mid.ID, late2.ID, last.ID)
-	s.wantIDs(s.window(store.Window{Tip: first}, 1), mid.ID)
+	s.wantIDs(s.pullAll(store.Window{Tip: second}, 1), late1.ID, mid.ID, late2.ID, last.ID)
+	s.wantIDs(s.pullAll(store.Window{Tip: first}, 1), mid.ID)
 	if tip := s.tick(second); tip != second {
 		s.Error("there is more")
 	}
@@ -249,13 +249,13 @@ func (s *suite[TTx]) windowOpenDelaysNothing() {
 	for i := range 20 {
 		m := message("a", i)
 		s.insert(m)
-		tip, got := s.since(base)
+		tip, got := s.rowsSince(base)
 		s.wantIDs(got, m.ID)
 		base = tip
 	}
 	s.commit(idle)
 	s.ok(s.db.Commit(long), "commit")
-	_, got := s.since(base)
+	_, got := s.rowsSince(base)
 	s.wantIDs(got, held.ID)
 }
 
@@ -267,17 +267,17 @@ func (s *suite[TTx]) windowRolledBack() {
 		s.write(tx, message("a", 9), message("b", 9))
 		s.ok(s.db.Rollback(tx), "roll back")
 	}
-	base, _ := s.since("")
+	base, _ := s.rowsSince("")
 	u := s.begin(s.d, store.Intake{})
 	s.write(u.Tx(), message("a", 9))
 	s.rollback(u)
-	s.is(s.begin(s.d, store.Intake{}).Commit(s.Context(), rows(message("a", 9)), lockAt("a", 9)),
+	s.wantError(s.begin(s.d, store.Intake{}).Commit(s.Context(), rows(message("a", 9)), lockAt("a", 9)),
 		store.ErrLost, "commit")
 	if tip := s.tick(base); tip != base {
 		s.Error("rows that were rolled back draw a tick")
 	}
 	s.insert(b)
-	s.wantIDs(s.all(), a.ID, b.ID)
+	s.wantIDs(s.allRows(), a.ID, b.ID)
 }
 
 func (s *suite[TTx]) windowUnknownTick() {
@@ -285,7 +285,7 @@ func (s *suite[TTx]) windowUnknownTick() {
 	tip := s.tick("")
 	for _, unknown := range []string{"no such tick", "9223372036854775806", tip + "9"} {
 		_, err := store.Snapshot(s.Context(), s.d, unknown)
-		s.is(err, store.ErrMoved, fmt.Sprintf("tick of %q", unknown))
+		s.wantError(err, store.ErrMoved, fmt.Sprintf("tick of %q", unknown))
 		if page, err := s.d.Pull(s.Context(), store.Window{Base: unknown, Tip: tip}, 10); err == nil {
 			s.Errorf("pull from %q gives %d rows", unknown, len(page.Rows))
 		}
@@ -320,7 +320,7 @@ func (s *suite[TTx]) windowOrderUnderWriters() {
 	writing := meanwhile(wg.Wait)
 	last, base, total := map[string]int{}, "", 0
 	read := func() {
-		tip, got := s.since(base)
+		tip, got := s.rowsSince(base)
 		base = tip
 		for _, r := range got {
 			n := 0

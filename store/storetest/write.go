@@ -39,7 +39,7 @@ func (s *suite[TTx]) writeCaller() {
 	s.ok(s.db.Commit(tx), "commit")
 	s.wantCounts(1, 0, 0)
 	s.wantUser("k", "v")
-	s.wantIDs(s.all(), said.ID)
+	s.wantIDs(s.allRows(), said.ID)
 }
 
 // writeOrder checks that rows keep the order of calls, of effects in a call, and of rows in an effect.
@@ -60,7 +60,7 @@ func (s *suite[TTx]) writeOrder() {
 	s.write(u.Tx(), ms[6])
 	s.commit(u, rows(ms[7]), rows(ms[8], ms[9]))
 	s.apply(rows(ms[10]), rows(ms[11]))
-	s.wantIDs(s.all(), ids...)
+	s.wantIDs(s.allRows(), ids...)
 }
 
 func (s *suite[TTx]) writeRowsOnly() {
@@ -93,7 +93,7 @@ func (s *suite[TTx]) writeMany() {
 	}
 	s.insert(ms...)
 	s.wantCounts(1500, 0, 0)
-	s.wantIDs(s.all(), ids...)
+	s.wantIDs(s.allRows(), ids...)
 }
 
 // writeSameID checks that an ID may be in the outbox twice, because a reply is sent again with its ID.
@@ -101,7 +101,7 @@ func (s *suite[TTx]) writeSameID() {
 	m := message("a", 1)
 	s.insert(m, m)
 	s.insert(m)
-	s.wantIDs(s.all(), m.ID, m.ID, m.ID)
+	s.wantIDs(s.allRows(), m.ID, m.ID, m.ID)
 }
 
 // changed returns a message that f made too large or invalid.
@@ -131,7 +131,7 @@ func (s *suite[TTx]) writeLargest() {
 		changed(func(m *skald.Message) { m.Subject = strings.Repeat("s", 1024) }),
 	}
 	s.insert(ms...)
-	got := s.all()
+	got := s.allRows()
 	if len(got) != len(ms) {
 		s.Fatalf("%d rows of %d arrived", len(got), len(ms))
 	}
@@ -250,7 +250,7 @@ func (s *suite[TTx]) writeKeepsNone() {
 	spoil()
 	s.ok(s.db.Commit(tx), "commit")
 	for range 2 { // rows that were read are not shared, either
-		got := s.all()
+		got := s.allRows()
 		s.wantSame(got[0], want)
 		s.wantSame(got[1], want)
 		clear(got[0].Key)
