@@ -26,8 +26,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 	}
 	l := progressOf(s.lease(s.d, "one", "1")[0])
 	wantRefused(s, store.Intake{}, begin, "Marks", "Steps", "Locks", "Sagas", "Settings", "Server",
-		"Isolation",
-		"Wait", "Handle")
+		"Isolation", "Wait", "Handle")
 	wantRefused(s, store.Setting{Name: "app.tenant"},
 		func(set store.Setting) error { return begin(store.Intake{Settings: []store.Setting{set}}) },
 		"Name", "Value")
@@ -51,8 +50,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 		return err
 	}, "Consumer", "ID", "Topic", "Type", "Why", "Admitted", "Taken", "Bare", "After", "Limit")
 	wantRefused(s, mark(), func(m store.Mark) error { return begin(intake(m)) }, "Consumer", "Identity",
-		"Outcome",
-		"Reason", "Fingerprint", "Code", "Result", "Emitted", "Keep", "Held",
+		"Outcome", "Reason", "Fingerprint", "Code", "Result", "Emitted", "Keep", "Held",
 		"Headers", "KeyOrder", "Key", "Attempts")
 	wantRefused(s, mark().Identity, func(id store.Identity) error {
 		m := mark()
@@ -65,8 +63,7 @@ func (s *suite[TTx]) fieldNewOnes() {
 	wantRefused(s, l, func(p store.Progress) error { return apply(progress(p)) },
 		"Shard", "Epoch", "Token", "Cursor", "Incarnation", "Deferred", "Freed")
 	wantRefused(s, store.LeaseRequest{Owner: "one", Session: "1"}, lease, "Owner", "Session", "TTL", "Wait",
-		"Release",
-		"Leave", "BrokerAway", "Yield", "SnapshotBase", "LastKnown")
+		"Release", "Leave", "BrokerAway", "Yield", "SnapshotBase", "LastKnown")
 	wantRefused(s, store.Window{}, func(w store.Window) error {
 		_, err := s.d.Pull(s.Context(), w, 1)
 		return err
