@@ -17,8 +17,8 @@ type Endpoint[TReq, TOut any] struct {
 	memory time.Duration
 }
 
-// NewEndpoint returns an endpoint that sends requests with do. Call.Do lists the errors that do may return.
-// The provider must deduplicate by key, or WithLookup must find earlier work.
+// NewEndpoint returns an endpoint that sends requests with the function do. Call.Do lists the errors that
+// this function may return. The provider must deduplicate by key, or WithLookup must find earlier work.
 func NewEndpoint[TReq, TOut any](at *Provider,
 	do func(ctx context.Context, req TReq, key string) (TOut, error)) Endpoint[TReq, TOut] {
 	return Endpoint[TReq, TOut]{at: at, do: do}
@@ -52,9 +52,9 @@ func (e Endpoint[TReq, TOut]) Fault() string {
 	return ""
 }
 
-// New returns a Call to an endpoint, for the handler of a message. Request returns the request and its key.
-// Settle writes the consequences of the answer in tx. If the request depends on data in the transaction, fill
-// in a Call instead.
+// New returns a Call to an endpoint, for the handler of a message. The function request returns the request
+// and its key. The function settle writes the consequences of the answer in tx. If the request depends on
+// data in the transaction, fill in a Call instead.
 func New[TTx, T, TReq, TOut any](e Endpoint[TReq, TOut],
 	request func(m skald.Received[T]) (req TReq, key string),
 	settle func(ctx context.Context, tx TTx, m skald.Received[T],

@@ -37,7 +37,7 @@ type By struct {
 	Logger *slog.Logger
 }
 
-// Bind returns c without its type parameters. Decode decodes the message of a call.
+// Bind returns c without its type parameters. The function decode decodes the message of a call.
 func Bind[TTx, T, TReq, TOut any](c Call[TTx, T, TReq, TOut], by By,
 	decode func(context.Context, skald.Message) (skald.Received[T], error)) Bound[TTx] {
 	return Bound[TTx]{at: c.At, memory: c.Memory, ask: c.ask, by: by,
@@ -115,8 +115,8 @@ type Owner[R any] interface {
 	Late() R
 }
 
-// Make sends the request of a stored call, unless its outcome is known. The owner then stores the result.
-// Begun reports that any process may have sent the request before; then LookUp runs first.
+// Make sends the request of a stored call, unless its outcome is known. The owner then stores the result. If
+// begun is true, any process may have sent the request before; then LookUp runs first.
 func Make[TTx, R any](ctx context.Context, b Bound[TTx], o Owner[R], c store.Call, begun bool) R {
 	if c.Outcome != "" {
 		return o.Answered(ctx, c)

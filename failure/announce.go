@@ -107,7 +107,7 @@ func (a Announcer) drafts(p *store.Parked) (out []skald.Draft) {
 		more := a.diagnostics(p)
 		out = append(out, skald.Draft{Topic: a.Topic, Type: cmp.Or(m.Type, CopyType), Key: m.Key,
 			Subject: m.Subject, Value: m,
-			Codec: verbatim{}, Headers: slices.Concat(without(m.Headers, more), more)})
+			Codec: verbatim{}, Headers: slices.Concat(withoutNames(m.Headers, more), more)})
 	}
 	reference := skald.Draft{Topic: a.Topic, Type: AnnouncementType, Key: m.Key, Codec: skald.JSON{},
 		Value: Announcement{
@@ -140,11 +140,11 @@ func (a Announcer) diagnostics(p *store.Parked) (out []skald.Header) {
 	return out
 }
 
-// without returns headers without those that have a name in more. Otherwise a copy that fails and is copied
-// again would grow each time.
-func without(headers, more []skald.Header) []skald.Header {
+// withoutNames returns headers without the headers that have the name of one in excluded. Otherwise a copy
+// that fails and is copied again would grow each time.
+func withoutNames(headers, excluded []skald.Header) []skald.Header {
 	return slices.DeleteFunc(slices.Clone(headers), func(h skald.Header) bool {
-		return slices.ContainsFunc(more, func(m skald.Header) bool { return m.Name == h.Name })
+		return slices.ContainsFunc(excluded, func(m skald.Header) bool { return m.Name == h.Name })
 	})
 }
 

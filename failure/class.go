@@ -47,8 +47,8 @@ const (
 // Charged returns true if failures of this class always count towards Retry.Attempts. See Retry.Charges.
 func (c Class) Charged() bool { return c != UnknownVersion && c != Outage }
 
-// Of returns the class of an error. An error without a mark is Transient, such as a violated constraint or an
-// error of another service. Permanent takes precedence over Outage, because the work can never succeed.
+// Of returns the class of an error. An error without a mark, such as a violated constraint or an error of
+// another service, is Transient. Permanent takes precedence over Outage, because the work can never succeed.
 func Of(err error) Class {
 	var (
 		panicked  *PanicError

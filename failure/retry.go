@@ -31,7 +31,7 @@ type Record struct {
 	Failures    []store.Failure // the last failures, oldest first, at most store.MaxFailures
 }
 
-// Add records a failure. It counts as an attempt if charged is true.
+// Add records a failure. The failure counts as an attempt if charged is true.
 func (r *Record) Add(f store.Failure, charged bool) {
 	r.Last = f
 	r.Failures = append(slices.Clip(r.Failures), f) // Clip, because another Record may share the array
@@ -44,19 +44,19 @@ func (r *Record) Add(f store.Failure, charged bool) {
 	}
 }
 
-// Charges returns true if a failure of this class at the time at counts towards Attempts. r has the earlier
-// failures. A failure of the class Outage counts after OutageRetryTime. That time begins at the first
-// failure, or at up if up is later. up is the time at which the database last became available again, or
-// zero.
-func (t Retry) Charges(class Class, r Record, at, up time.Time) bool {
+// Charges returns true if a failure of this class at the time failedAt counts towards Attempts. r has the
+// earlier failures. A failure of the class Outage counts after OutageRetryTime. That time begins at the
+// first failure, or at upSince if that is later. At upSince the database last became available again;
+// upSince may be zero.
+func (t Retry) Charges(class Class, r Record, failedAt, upSince time.Time) bool {
 	if class != Outage {
 		return class.Charged()
 	}
 	since := r.First.At
-	if up.After(since) {
-		since = up
+	if upSince.After(since) {
+		since = upSince
 	}
-	return !r.First.At.IsZero() && at.Sub(since) >= t.OutageRetryTime
+	return !r.First.At.IsZero() && failedAt.Sub(since) >= t.OutageRetryTime
 }
 
 // Wait returns the delay before the next attempt. r must include the last failure, which has this class.

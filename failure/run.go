@@ -71,11 +71,11 @@ func Legible(err error) (out error) {
 // errors.As never return.
 const mostWrapped = 10_000
 
-// wrapsAtMost counts err and the errors that it wraps. It subtracts their number from *left, and returns
-// false if there are more than that.
-func wrapsAtMost(err error, left *int) bool {
+// wrapsAtMost counts err and the errors that it wraps. It subtracts their number from *budget, and returns
+// false if there are more errors than that.
+func wrapsAtMost(err error, budget *int) bool {
 	for err != nil {
-		if *left--; *left < 0 {
+		if *budget--; *budget < 0 {
 			return false
 		}
 		switch e := err.(type) {
@@ -83,7 +83,7 @@ func wrapsAtMost(err error, left *int) bool {
 			err = e.Unwrap()
 		case interface{ Unwrap() []error }:
 			for _, one := range e.Unwrap() {
-				if !wrapsAtMost(one, left) {
+				if !wrapsAtMost(one, budget) {
 					return false
 				}
 			}

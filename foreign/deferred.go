@@ -83,8 +83,8 @@ func (a *deferred) except() (topics, keys, rows string) {
 	return array(names[aTopic]), array(names[aKey]), array(names[aRow])
 }
 
-// next returns the earliest due time, or zero if no topic, key or row is deferred.
-func (a *deferred) next() (at time.Time) {
+// earliestDue returns the earliest due time, or zero if no topic, key or row is deferred.
+func (a *deferred) earliestDue() (at time.Time) {
 	now := a.o.Now()
 	for _, is := range a.held {
 		if is.due.After(now) && (at.IsZero() || is.due.Before(at)) {
@@ -105,9 +105,9 @@ func (a *deferred) took(r *row) {
 	}
 }
 
-// failed counts a page in which a topic failed although the broker answered. It returns true if the topic
-// must be deferred.
-func (a *deferred) failed(topic string) (over bool) {
+// countFailed counts a page in which a topic failed although the broker answered. It returns true if the
+// topic must be deferred.
+func (a *deferred) countFailed(topic string) (over bool) {
 	if a.fails[topic]++; a.fails[topic] < failMost {
 		return false
 	}

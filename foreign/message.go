@@ -41,8 +41,8 @@ func (r *row) scan(rows *sql.Rows) error {
 // name returns a string that identifies the row until the row is updated.
 func (r *row) name() string { return r.part + r.place }
 
-// shown returns a readable name of the row for logs.
-func (r *row) shown() string {
+// readableName returns a readable name of the row for logs.
+func (r *row) readableName() string {
 	if r.id.Valid {
 		return r.id.String
 	}

@@ -25,9 +25,10 @@ func (o *Options) idleMost() time.Duration { return o.publishMost() + 5*time.Sec
 // publishMost returns the limit for all calls to the broker for one page.
 func (o *Options) publishMost() time.Duration { return 2 * o.Patience }
 
-// page publishes one page. done is the number of published rows, and more is true if there may be more rows.
-// If the process ends before the commit, or if the commit fails, the rows are published again.
-func (r *Relay) page(ctx context.Context) (done int, more bool, err error) {
+// publishPage publishes one page. The result count is the number of published rows, and more is true if
+// there may be more rows. If the process ends before the commit, or if the commit fails, the rows are
+// published again.
+func (r *Relay) publishPage(ctx context.Context) (count int, more bool, err error) {
 	if err := r.settle(ctx); err != nil {
 		return 0, false, err
 	}
@@ -63,7 +64,7 @@ func (r *Relay) page(ctx context.Context) (done int, more bool, err error) {
 	if len(rows) == 0 {
 		return 0, false, nil
 	}
-	fit := r.fit(rows)
+	fit := r.publishable(rows)
 	if len(fit) == 0 {
 		return 0, true, nil // malformed rows are deferred, so the next page has other rows
 	}
@@ -224,12 +225,13 @@ func (r *Relay) smaller(rows []*row, why error) (more bool, err error) {
 	return false, why
 }
 
-// fit returns the rows that can be published now. It defers the others, with later rows of their keys.
-func (r *Relay) fit(rows []*row) (fit []*row) {
+// publishable returns the rows that can be published now. It defers the other rows, and later rows of their
+// keys.
+func (r *Relay) publishable(rows []*row) (fit []*row) {
 	for _, one := range rows {
 		r.table.read(one, r.text.bytes)
 		switch {
-		case r.waits(one):
+		case r.mustWait(one):
 		case one.malformed != "":
 			r.deferRow(one, errors.New(one.malformed))
 		default:

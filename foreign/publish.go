@@ -56,7 +56,7 @@ func (r *Relay) publish(ctx context.Context, rows []*row) (taken []*row, err err
 	}
 	r.took(taken)
 	for topic, why := range failed {
-		if r.deferred.failed(topic) {
+		if r.deferred.countFailed(topic) {
 			r.deferTopic(topic, why, "check the broker: it refuses the messages of this topic")
 		}
 	}
@@ -70,7 +70,7 @@ func (r *Relay) publishAlone(ctx context.Context, rows []*row) (taken []*row, er
 		if i == aloneMost {
 			break
 		}
-		if r.waits(one) { // an earlier row of this loop was deferred
+		if r.mustWait(one) { // an earlier row of this loop was deferred
 			continue
 		}
 		err := r.call(ctx, []skald.Message{one.message})
@@ -147,8 +147,8 @@ func (r *Relay) holdOf(one *row) hold {
 	return hold{aRow, one.name()}
 }
 
-// waits returns true if the topic, or an earlier row of the key, is deferred.
-func (r *Relay) waits(one *row) bool {
+// mustWait returns true if the topic, or an earlier row of the key, is deferred.
+func (r *Relay) mustWait(one *row) bool {
 	return r.deferred.holds(hold{aTopic, one.topic.String}) || r.deferred.holds(r.holdOf(one))
 }
 
@@ -158,7 +158,7 @@ func (r *Relay) deferRow(one *row, why error) {
 	r.tel.Refused(one.message.Topic)
 	if r.deferred.put(h) {
 		r.o.Logger.Warn("relay: row deferred; it is retried at growing intervals", "table", r.table.Name,
-			"row", one.shown(),
+			"row", one.readableName(),
 			"topic", one.message.Topic, "its key waits", h.kind == aKey, "error", why)
 	}
 }

@@ -28,7 +28,7 @@ func (r *Relay) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.table.fits(s); err != nil {
+	if err := r.table.checkShape(s); err != nil {
 		return err
 	}
 	text, err := compile(&r.table, s, r.o.idleMost())
@@ -108,7 +108,7 @@ func (r *Relay) turn(ctx context.Context) (done int, more bool, err error) {
 			return 0, false, fmt.Errorf("%d rows, keys and topics are deferred, which is the limit: check the column map", deferredMost)
 		}
 	}
-	done, more, err = r.page(ctx)
+	done, more, err = r.publishPage(ctx)
 	r.some = more && err == nil
 	r.note(func(h *Health) {
 		h.Published += int64(done)
@@ -193,7 +193,7 @@ func incurable(err error) bool {
 func (r *Relay) pause(began, active time.Time) time.Duration {
 	now := r.o.Now()
 	wait := min(max(now.Sub(active)/20, 5*time.Millisecond), r.o.MaxPollInterval)
-	if due := r.deferred.next(); !due.IsZero() {
+	if due := r.deferred.earliestDue(); !due.IsZero() {
 		wait = min(wait, max(due.Sub(now), 5*time.Millisecond))
 	}
 	return max(wait, min(10*now.Sub(began), time.Minute)) // a poll without an index reads the whole table

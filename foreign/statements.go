@@ -46,7 +46,7 @@ func look(ctx context.Context, db *sql.DB, t *Table) (*shape, error) {
 		return nil, err
 	}
 	rows, err := db.QueryContext(ctx, text["Columns"], t.quoted())
-	if err != nil && another(ctx, db, text, err) {
+	if err != nil && isOtherDatabase(ctx, db, text, err) {
 		return nil, t.wrong("its database is not PostgreSQL",
 			"only tables in PostgreSQL are supported; from SQLite or another database, "+
 				"let writers insert into skald_outbox (docs/adopt.md)")
@@ -80,23 +80,23 @@ func look(ctx context.Context, db *sql.DB, t *Table) (*shape, error) {
 	return s, nil
 }
 
-// another returns true if the database answers but is not PostgreSQL.
-func another(ctx context.Context, db *sql.DB, text map[string]string, why error) bool {
+// isOtherDatabase returns true if the database answers but is not PostgreSQL.
+func isOtherDatabase(ctx context.Context, db *sql.DB, text map[string]string, why error) bool {
 	var version, one string
 	return sqlState(why) == "" && db.QueryRowContext(ctx, text["Version"]).Scan(&version) != nil &&
 		db.QueryRowContext(ctx, text["Answers"]).Scan(&one) == nil
 }
 
 func (t *Table) quoted() string {
-	parts := t.parts()
+	parts := t.nameParts()
 	for i := range parts {
 		parts[i] = quoted(parts[i])
 	}
 	return strings.Join(parts, ".")
 }
 
-// fits returns an error if t does not match the table with the shape s.
-func (t *Table) fits(s *shape) error {
+// checkShape returns an error if t does not match the table with the shape s.
+func (t *Table) checkShape(s *shape) error {
 	for _, name := range t.columns() {
 		if _, ok := s.columns[name]; !ok {
 			return t.wrong(fmt.Sprintf("it has no column %q", name), "its columns are "+
@@ -171,7 +171,7 @@ func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 	if err != nil {
 		return nil, err
 	}
-	pending, done := t.done(s.columns[t.Done.Column].kind)
+	pending, done := t.doneSQL(s.columns[t.Done.Column].kind)
 	where := "true"
 	if t.Where != "" {
 		where = t.Where + "\n" // the line break ends a comment
@@ -259,8 +259,8 @@ func (s *statements) payload(t *Table, kind string) (payload, size, stored, from
 	return payload, size, stored, ""
 }
 
-// done returns the condition for rows that are not done, and the assignment that marks a row as done.
-func (t *Table) done(kind string) (pending, set string) {
+// doneSQL returns the condition for rows that are not done, and the assignment that marks a row as done.
+func (t *Table) doneSQL(kind string) (pending, set string) {
 	c, d := column(t.Done.Column), t.Done
 	switch {
 	case d.Delete:

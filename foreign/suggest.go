@@ -16,7 +16,7 @@ import (
 // it selects the only table of the database with a name like an outbox.
 func Suggest(ctx context.Context, db *sql.DB, name string) (t Table, notes []string, err error) {
 	if name == "" {
-		if name, err = only(ctx, db); err != nil {
+		if name, err = onlyOutbox(ctx, db); err != nil {
 			return t, nil, err
 		}
 	}
@@ -28,7 +28,7 @@ func Suggest(ctx context.Context, db *sql.DB, name string) (t Table, notes []str
 	g := guess{s: s, t: &t}
 	g.message()
 	g.order()
-	g.done()
+	g.guessDone()
 	if whole := t; whole.Done == (Done{}) {
 		whole.Done.Delete = true // only for the check, because the user must still set Done
 		return t, g.notes, whole.check()
@@ -36,8 +36,8 @@ func Suggest(ctx context.Context, db *sql.DB, name string) (t Table, notes []str
 	return t, g.notes, t.check()
 }
 
-// only returns the name of the only table that is named like an outbox.
-func only(ctx context.Context, db *sql.DB) (string, error) {
+// onlyOutbox returns the name of the only table that is named like an outbox.
+func onlyOutbox(ctx context.Context, db *sql.DB) (string, error) {
 	text, err := sqlfile.Load(files, "sql", "")
 	if err != nil {
 		return "", err
@@ -79,13 +79,13 @@ func (g *guess) note(format string, args ...any) {
 	g.notes = append(g.notes, fmt.Sprintf(format, args...))
 }
 
-// find returns the first column with one of the names for which fit returns true. It ignores case and
+// find returns the first column with one of the names for which matches returns true. It ignores case and
 // underscores.
-func (g *guess) find(fit func(columnShape) bool, names ...string) string {
+func (g *guess) find(matches func(columnShape) bool, names ...string) string {
 	plain := strings.NewReplacer("_", "")
 	for _, want := range names {
 		for _, have := range g.s.order {
-			if plain.Replace(strings.ToLower(have)) == want && (fit == nil || fit(g.s.columns[have])) {
+			if plain.Replace(strings.ToLower(have)) == want && (matches == nil || matches(g.s.columns[have])) {
 				return have
 			}
 		}
@@ -175,9 +175,9 @@ func (g *guess) order() {
 	g.note("no column is GENERATED ALWAYS AS IDENTITY: two transactions of one key may be published in the order in which they began")
 }
 
-// done guesses the column that marks a published row. It never guesses deletion, because the relay would then
-// publish all old rows of the table.
-func (g *guess) done() {
+// guessDone guesses the column that marks a published row. It never guesses deletion, because the relay
+// would then publish all old rows of the table.
+func (g *guess) guessDone() {
 	d, names := &g.t.Done, markNames()
 	if d.Column = g.find(func(c columnShape) bool { return timestamp(c.kind) && !c.notNull },
 		names...); d.Column != "" {

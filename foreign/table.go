@@ -105,7 +105,7 @@ func (t *Table) wrong(what, remedy string) error {
 // check checks everything that needs no database.
 func (t *Table) check() error {
 	switch {
-	case len(t.parts()) == 0:
+	case len(t.nameParts()) == 0:
 		return t.wrong("no table is named",
 			`give "table": "outbox", or "schema.outbox"; a part with a dot needs double quotes`)
 	case t.ID == "":
@@ -192,10 +192,11 @@ func (t *Table) source() string {
 }
 
 // plain returns the name without quotes.
-func (t *Table) plain() string { return strings.Join(t.parts(), ".") }
+func (t *Table) plain() string { return strings.Join(t.nameParts(), ".") }
 
-// parts returns the schema, if it is given, and the name of the table. It returns nil if the name is invalid.
-func (t *Table) parts() (out []string) {
+// nameParts returns the schema, if it is given, and the name of the table. It returns nil if the name is
+// invalid.
+func (t *Table) nameParts() (out []string) {
 	for rest, more := t.Name, true; more; {
 		var part string
 		if strings.HasPrefix(rest, `"`) {

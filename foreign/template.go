@@ -29,9 +29,9 @@ func parseTemplate(s string) (out template, err error) {
 	return out, nil
 }
 
-// sql returns the SQL expression of a template. It limits the result to most characters, because a longer
-// value cannot be published.
-func (t template) sql(most int) string {
+// sql returns the SQL expression of a template. It limits the result to maxLength characters, because a
+// longer value cannot be published.
+func (t template) sql(maxLength int) string {
 	if len(t) == 0 {
 		return "NULL::text"
 	}
@@ -41,7 +41,7 @@ func (t template) sql(most int) string {
 			parts[i] = column(p.column) + "::text"
 		}
 	}
-	return fmt.Sprintf("left(%s, %d)", strings.Join(parts, " || "), most)
+	return fmt.Sprintf("left(%s, %d)", strings.Join(parts, " || "), maxLength)
 }
 
 // column returns the SQL expression of a column of the table.

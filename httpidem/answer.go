@@ -204,8 +204,9 @@ func merged(name string, outer, own []string) []string {
 // more.
 var errLength = errors.New("httpidem: the handler wrote another number of bytes than its Content-Length: its source may have broken off")
 
-// declared returns an error if the Content-Length in h is not written.
-func declared(h http.Header, written int64) error {
+// checkLength returns an error if the Content-Length in h is not equal to written, the number of bytes that
+// the handler wrote.
+func checkLength(h http.Header, written int64) error {
 	n, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
 	if err != nil || n < 0 || n == written { // net/http ignores an invalid length
 		return nil
@@ -219,7 +220,7 @@ func (a answer) replay(w http.ResponseWriter, r *http.Request) {
 		coding := strings.Join(a.header.Values("Content-Encoding"), ", ")
 		problem := (&Problem{Type: typeCoding, Status: http.StatusNotAcceptable,
 			Title:  "The answer is stored in a coding that this request does not accept",
-			Detail: fmt.Sprintf("the request was done, and its answer is stored with Content-Encoding %.100q: send the same request with Accept-Encoding: %[1]s to receive it", coding)}).answer()
+			Detail: fmt.Sprintf("the request was done, and its answer is stored with Content-Encoding %.100q: send the same request with Accept-Encoding: %[1]s to receive it", coding)}).toAnswer()
 		problem.header.Add("Vary", "Accept-Encoding")
 		problem.replayed = a.replayed
 		a = problem
@@ -231,7 +232,7 @@ func (a answer) replay(w http.ResponseWriter, r *http.Request) {
 		if a.unknown {
 			p.Detail = "its answer is not known here. It is not done again: read its result"
 		}
-		problem := p.answer()
+		problem := p.toAnswer()
 		problem.replayed = a.replayed
 		a = problem
 	}

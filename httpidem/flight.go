@@ -33,12 +33,12 @@ func newFlights() flights {
 	return flights{mu: &sync.Mutex{}, up: map[flightKey]*flight{}, recent: &recent{}}
 }
 
-// join makes q the request that runs, unless another request with the key is in progress. In that case it
+// join makes q the request that runs, unless another request with the key is in progress. In that case join
 // waits. If the other request has the same payload and stores its answer, join returns that answer. If the
-// other request still has the key after wait, join returns store.ErrBusy.
-func (f flights) join(ctx context.Context, q *keyedRequest, wait time.Duration) (*flight, *answer, error) {
+// other request still has the key after maxWait, join returns store.ErrBusy.
+func (f flights) join(ctx context.Context, q *keyedRequest, maxWait time.Duration) (*flight, *answer, error) {
 	print := sha256.Sum256(q.request.Payload)
-	timer := time.NewTimer(max(wait, 0))
+	timer := time.NewTimer(max(maxWait, 0))
 	defer timer.Stop()
 	for {
 		f.mu.Lock()
@@ -50,7 +50,7 @@ func (f flights) join(ctx context.Context, q *keyedRequest, wait time.Duration) 
 			return mine, nil, nil
 		}
 		f.mu.Unlock()
-		if wait < 0 {
+		if maxWait < 0 {
 			return nil, nil, store.ErrBusy
 		}
 		select {

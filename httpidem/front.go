@@ -133,7 +133,7 @@ func (f *front) get(ctx context.Context, secret func(context.Context) ([]byte, e
 		return kept, false, nil
 	}
 	at = &slot{sealed, began}
-	value, err := f.names.one(ctx, sealed.Key)
+	value, err := f.names.query(ctx, sealed.Key)
 	if err != nil || value == "" {
 		return kept, false, at
 	}
@@ -141,21 +141,21 @@ func (f *front) get(ctx context.Context, secret func(context.Context) ([]byte, e
 	return kept, hit, at
 }
 
-// put caches a committed answer, which this request stored, or read if read is true. The entry must expire
-// before the answer in the database does.
-func (f *front) put(at *slot, kept once.Answer, read bool) {
+// put caches a committed answer. If wasRead is true, this request read the answer; otherwise it stored the
+// answer. The entry must expire before the answer in the database does.
+func (f *front) put(at *slot, kept once.Answer, wasRead bool) {
 	if at == nil {
 		return
 	}
 	stays := f.cache.TTL()
 	switch {
-	case !read && f.keep > 0:
+	case !wasRead && f.keep > 0:
 		stays = min(stays, f.keep)
-	case read && kept.Left < 0:
+	case wasRead && kept.Left < 0:
 		return
-	case read && kept.Left > 0:
+	case wasRead && kept.Left > 0:
 		stays = min(stays, kept.Left)
-	case read: // the scope has no Keep, so the age of the answer is unknown
+	case wasRead: // the scope has no Keep, so the age of the answer is unknown
 		stays = min(stays, unknownAge)
 	}
 	if e := at.Close(kept, at.began.Add(stays)); len(e.Value) <= mostCached {

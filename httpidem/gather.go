@@ -32,8 +32,8 @@ type question[Q, A any] struct {
 	done chan struct{}
 }
 
-// one returns the answer to q. It sends q together with the queries of other requests.
-func (g *gather[Q, A]) one(ctx context.Context, q Q) (a A, err error) {
+// query returns the answer to q. It sends q together with the queries of other requests.
+func (g *gather[Q, A]) query(ctx context.Context, q Q) (a A, err error) {
 	mine := &question[Q, A]{q: q, done: make(chan struct{})}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, mine)
@@ -99,6 +99,6 @@ func (s *seer) Seen(ctx context.Context, consumer string, ids []store.Identity) 
 	if len(ids) != 1 {
 		return s.Seer.Seen(ctx, consumer, ids)
 	}
-	v, err := s.keys.one(ctx, ids[0])
+	v, err := s.keys.query(ctx, ids[0])
 	return []store.Verdict{v}, err
 }

@@ -133,7 +133,7 @@ func safely[TTx, In, Out any](ctx context.Context, tx TTx, in Request[In],
 	return reply, err
 }
 
-// finishRun ends run with the reply of the handler.
+// finishRun ends the run with the reply of the handler.
 func finishRun[TTx, Out any](ctx context.Context, ep *endpoint, run *once.Run[TTx], q *keyedRequest,
 	r *http.Request, reply Reply[Out], err error) (answer, error) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(finishTimeout, ep.o.dbTimeout()))
@@ -154,7 +154,7 @@ func finishRun[TTx, Out any](ctx context.Context, ep *endpoint, run *once.Run[TT
 	case errors.Is(err, store.ErrLent): // the key is marked as done, but the answer is not stored
 		return answer{}, fmt.Errorf("the handler ended the transaction of the endpoint; repeats get a problem that the answer is not stored: %w", err)
 	case err != nil:
-		return ep.again(end, q, err)
+		return ep.readAgain(end, q, err)
 	}
 	a.kept = &kept
 	return a, nil
@@ -219,7 +219,7 @@ func refused(ctx context.Context, no *skald.RejectedError) (a answer, rows []ska
 	if rows, err = (complete.Completer{}).Messages(ctx, no.Publish); err != nil {
 		return a, nil, fmt.Errorf("refuse: %w", err)
 	}
-	a = problem.answer()
+	a = problem.toAnswer()
 	a.stored, a.rejected, a.reason = true, true, cmp.Or(problem.Detail, no.Err.Error())
 	return a, rows, nil
 }
@@ -307,7 +307,7 @@ func encode[Out any](ctx context.Context, reply Reply[Out]) (a answer, err error
 	}
 	if raw, ok := any(reply.Body).([]byte); ok {
 		a.body = raw
-		return a, declared(a.header, int64(len(raw)))
+		return a, checkLength(a.header, int64(len(raw)))
 	}
 	var m skald.Message
 	if err = (skald.JSON{}).Encode(ctx, &m, reply.Body); err != nil { // encoding/json would change bad UTF-8

@@ -166,7 +166,7 @@ func newEndpoint(name string, tenant Tenant, o *Options, db base) *endpoint {
 // scope returns the consumer of the endpoint's marks.
 func (ep *endpoint) scope() string { return Scope(ep.name) }
 
-// serve answers r and records its outcome. If no answer is stored yet, it calls do.
+// serve answers r and records its outcome. If no answer is stored yet, it calls the function do.
 func (ep *endpoint) serve(w http.ResponseWriter, r *http.Request,
 	do func(ctx context.Context, q *keyedRequest) (answer, error)) {
 	began := time.Now()
@@ -186,7 +186,7 @@ func (ep *endpoint) serve(w http.ResponseWriter, r *http.Request,
 	}
 }
 
-// decide returns the answer to r. It is the stored answer, or the result of do.
+// decide returns the answer to r. It is the stored answer, or the result of the function do.
 func (ep *endpoint) decide(w http.ResponseWriter, r *http.Request,
 	do func(ctx context.Context, q *keyedRequest) (answer, error)) (a answer, err error) {
 	if err := ep.checked(r.Context()); err != nil {
@@ -259,14 +259,14 @@ func (ep *endpoint) untilOutage(ctx context.Context) (life context.Context, bega
 	return life, began, func() { late.Stop(); end(context.Canceled) }
 }
 
-// watch calls away after a failed probe of the database, until ctx ends. The first probe comes after
+// watch calls onOutage after a failed probe of the database, until ctx ends. The first probe comes after
 // dbTimeout, so most requests need no probe.
-func (ep *endpoint) watch(ctx context.Context, away func()) *time.Timer {
+func (ep *endpoint) watch(ctx context.Context, onOutage func()) *time.Timer {
 	return time.AfterFunc(ep.o.dbTimeout(), func() {
 		for ctx.Err() == nil {
 			ep.probe.AskNow(ctx)
 			if last := ep.probe.Last(); last.Err != nil && time.Since(last.At) < ep.o.dbTimeout() {
-				away()
+				onOutage()
 				return
 			}
 			select {
@@ -299,12 +299,12 @@ func (ep *endpoint) look(ctx context.Context, q *keyedRequest) (a answer, done b
 	return a, err == nil, err
 }
 
-// again reads the stored answer after a failed commit. Another request may have been faster, or the commit
-// may have taken effect. If no answer is stored, again returns why.
-func (ep *endpoint) again(ctx context.Context, q *keyedRequest, why error) (answer, error) {
+// readAgain reads the stored answer after a failed commit. Another request may have been faster, or the
+// commit may have taken effect. If no answer is stored, readAgain returns the error cause.
+func (ep *endpoint) readAgain(ctx context.Context, q *keyedRequest, cause error) (answer, error) {
 	kept, done, err := once.Look(ctx, ep.db, q.request)
 	if err != nil || !done {
-		return answer{}, why
+		return answer{}, cause
 	}
 	return restore(kept)
 }

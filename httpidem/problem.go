@@ -65,8 +65,8 @@ func Refuse(status int, detail string, drafts ...skald.Draft) error {
 	return skald.Reject(&Problem{Status: status, Detail: detail}, drafts...)
 }
 
-// answer converts the problem to an answer.
-func (p *Problem) answer() answer {
+// toAnswer converts the problem to an answer.
+func (p *Problem) toAnswer() answer {
 	body := map[string]any{"type": "about:blank", "title": p.Title, "status": p.Status}
 	if p.Type != "" {
 		body["type"] = p.Type
@@ -95,7 +95,7 @@ func (ep *endpoint) fail(w http.ResponseWriter, r *http.Request, p *Problem, err
 		ep.o.Logger.ErrorContext(r.Context(), "httpidem: request failed", "endpoint", ep.name,
 			"method", r.Method, "path", r.URL.Path, "status", p.Status, "error", err)
 	}
-	p.answer().send(w)
+	p.toAnswer().send(w)
 }
 
 // problem returns the problem for an error.
@@ -134,7 +134,7 @@ func (ep *endpoint) problem(err error) *Problem {
 	case errors.As(err, &later):
 		return &Problem{Status: http.StatusServiceUnavailable, After: max(later.After, retryAfter),
 			Detail: "the service cannot do this now: send the same request again later", Err: err}
-	case ep.away(err):
+	case ep.isTemporary(err):
 		return &Problem{Status: http.StatusServiceUnavailable, After: retryAfter,
 			Detail: "the request may or may not have been done: send the same request again to find out", Err: err}
 	}
@@ -142,8 +142,8 @@ func (ep *endpoint) problem(err error) *Problem {
 		Detail: "the service failed; the same request may be sent again", Err: err}
 }
 
-// away reports whether err is temporary, so that the same request may succeed later.
-func (ep *endpoint) away(err error) bool {
+// isTemporary reports whether err is temporary, so that the same request may succeed later.
+func (ep *endpoint) isTemporary(err error) bool {
 	var later *skald.LaterError
 	var outage *skald.OutageError
 	var fault *readOnlyError

@@ -43,7 +43,7 @@ func (ep *endpoint) readRequest(w http.ResponseWriter, r *http.Request) (*keyedR
 		return nil, &Problem{Status: http.StatusRequestEntityTooLarge,
 			Detail: fmt.Sprintf("the body may have at most %d bytes", ep.o.MaxBody)}
 	}
-	if errors.Is(err, http.ErrBodyReadAfterClose) || err == nil && taken(r, body) {
+	if errors.Is(err, http.ErrBodyReadAfterClose) || err == nil && bodyWasRead(r, body) {
 		return nil, errTaken
 	}
 	if err != nil {
@@ -71,7 +71,7 @@ func (ep *endpoint) tenantOf(r *http.Request) (tenant string, err error) {
 		network net.Error
 	)
 	switch {
-	case errors.As(err, &problem) && problem != nil, ep.away(err):
+	case errors.As(err, &problem) && problem != nil, ep.isTemporary(err):
 		return "", err
 	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "", skald.Outage(err)
@@ -83,10 +83,10 @@ func (ep *endpoint) tenantOf(r *http.Request) (tenant string, err error) {
 // the stored answer.
 var errTaken = errors.New("httpidem: a middleware read the body before the endpoint, and the rest of it does not identify the request: put the middleware behind the endpoint, or let it restore r.Body")
 
-// taken reports whether a middleware has read a part of the body, as r.PostFormValue does. A middleware that
-// decompresses the body also changes it. But such a middleware leaves Content-Encoding, or removes
-// Content-Length.
-func taken(r *http.Request, body []byte) bool {
+// bodyWasRead reports whether a middleware has read a part of the body, as r.PostFormValue does. A
+// middleware that decompresses the body also changes the body. But such a middleware leaves
+// Content-Encoding, or removes Content-Length.
+func bodyWasRead(r *http.Request, body []byte) bool {
 	kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case r.ContentLength > 0:

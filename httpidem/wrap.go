@@ -84,8 +84,8 @@ func (ep *endpoint) reserve(ctx context.Context, db LeaseStore, q *keyedRequest)
 	}
 }
 
-// record runs next and returns its answer. It returns an error if next panics, ends its goroutine, or sets an
-// invalid status.
+// record runs the handler next and returns its answer. It returns an error if next panics, ends its
+// goroutine, or sets an invalid status.
 func record(ctx context.Context, r *http.Request, body []byte, next http.Handler) (rec *recorder, err error) {
 	rec = &recorder{header: http.Header{}}
 	inner := r.Clone(ctx)
@@ -115,11 +115,11 @@ func (ep *endpoint) finish(ctx context.Context, key *once.Reservation, q *keyedR
 	a.negotiated = negotiates(r, a.header)
 	kind := typeStreaming
 	if storable(a.code) && bodyAllowed(a.code) && r.Method != http.MethodHead && rec.refused == nil {
-		rec.refused, kind = declared(a.header, max(a.dropped, int64(len(a.body)))), typeLength
+		rec.refused, kind = checkLength(a.header, max(a.dropped, int64(len(a.body)))), typeLength
 	}
 	if rec.refused != nil {
 		a = (&Problem{Type: kind, Status: http.StatusInternalServerError,
-			Detail: rec.refused.Error()}).answer()
+			Detail: rec.refused.Error()}).toAnswer()
 		a.outcome = telemetry.KeyFailed
 		ep.o.Logger.ErrorContext(ctx, "httpidem: request failed", "endpoint", ep.name, "method", r.Method,
 			"path", r.URL.Path, "error", rec.refused)
@@ -143,8 +143,8 @@ func (ep *endpoint) finish(ctx context.Context, key *once.Reservation, q *keyedR
 	})
 }
 
-// waitForStore waits for do, for at most dbTimeout. After that the client gets 503, and do continues in the
-// background. A repeat gets the answer after it is stored.
+// waitForStore waits for the function do, for at most dbTimeout. After that the client gets 503, and do
+// continues in the background. A repeat gets the answer after it is stored.
 func (ep *endpoint) waitForStore(ctx context.Context,
 	do func(context.Context) (answer, error)) (answer, error) {
 	late, end := context.WithTimeout(context.Background(), ep.o.dbTimeout())
@@ -152,9 +152,9 @@ func (ep *endpoint) waitForStore(ctx context.Context,
 	return waitUntil(ctx, late, do)
 }
 
-// waitForWork waits for do until the database has an outage. After that the client gets 503. The work
-// continues in the background, because it may have effects outside of the database. A repeat gets the answer
-// after it is stored.
+// waitForWork waits for the function do until the database has an outage. After that the client gets 503.
+// The work continues in the background, because it may have effects outside of the database. A repeat gets
+// the answer after it is stored.
 func (ep *endpoint) waitForWork(ctx context.Context,
 	do func(context.Context) (answer, error)) (answer, error) {
 	away, end := context.WithCancel(context.Background())
@@ -163,8 +163,8 @@ func (ep *endpoint) waitForWork(ctx context.Context,
 	return waitUntil(ctx, away, do)
 }
 
-// waitUntil returns the result of do, or an outage when over ends.
-func waitUntil(ctx, over context.Context, do func(context.Context) (answer, error)) (answer, error) {
+// waitUntil returns the result of the function do, or an outage when the context outage ends.
+func waitUntil(ctx, outage context.Context, do func(context.Context) (answer, error)) (answer, error) {
 	type ending struct {
 		answer
 		err error
@@ -177,7 +177,7 @@ func waitUntil(ctx, over context.Context, do func(context.Context) (answer, erro
 	select {
 	case e := <-ended:
 		return e.answer, e.err
-	case <-over.Done():
+	case <-outage.Done():
 		return answer{}, skald.Outage(errSilent)
 	}
 }
@@ -192,7 +192,7 @@ func (ep *endpoint) store(end context.Context, key *once.Reservation, q *keyedRe
 			return a, nil
 		}
 		if errors.Is(err, store.ErrLost) {
-			other, err := ep.again(end, q, store.ErrBusy)
+			other, err := ep.readAgain(end, q, store.ErrBusy)
 			if other.outcome = telemetry.KeyOvertaken; attempt > 1 && err == nil && other.equals(a) {
 				other.outcome = telemetry.KeyDone // an earlier attempt stored the answer
 			}

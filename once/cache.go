@@ -31,9 +31,9 @@ type Entry struct {
 	Until      time.Time // when the entry must expire; zero means after the cache's TTL
 }
 
-// Seal returns the entry of finished work: an HMAC with the database's secret. Server is the id of the
-// current run of the database server, as in store.SyncResult. After a restart or a restore the id is another
-// one. So earlier entries no longer match, because commits may be lost.
+// Seal returns the entry of finished work: an HMAC with the database's secret. The parameter server is the
+// id of the current run of the database server, as in store.SyncResult. After a restart or a restore the id
+// is another one. So earlier entries no longer match, because commits may be lost.
 func Seal(secret *fingerprint.Printer, server, consumer string, id store.Identity, print int64) Entry {
 	work := [][]byte{[]byte(consumer), []byte(id.Source), []byte(id.ID)}
 	var payload [8]byte

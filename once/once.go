@@ -37,8 +37,8 @@ import (
 // store.ErrBusy: try again. If the commit returns an error, it may have taken effect; the next call detects
 // that.
 //
-// Payload is bytes, a string, or a value that Do encodes as JSON. A key that is a UUID of version 7 contains
-// its time. If that is older than the retention of marks, Do returns a *TooOldError.
+// The payload is bytes, a string, or a value that Do encodes as JSON. A key that is a UUID of version 7
+// contains its time. If that is older than the retention of marks, Do returns a *TooOldError.
 func Do[TTx, R any](ctx context.Context, db Store[TTx], scope, key string, payload any,
 	fn func(ctx context.Context, tx TTx) (R, error)) (result R, replayed bool, err error) {
 	q, err := request(scope, key, payload)
@@ -107,7 +107,7 @@ func (e *RefusedError) Error() string {
 }
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// finish returns the stored answer of run, or runs fn and stores its answer.
+// finish returns the stored answer of a run. If no answer is stored, finish runs fn and stores its answer.
 func finish[TTx, R any](ctx context.Context, run *Run[TTx], t *timed,
 	fn func() (R, error)) (result R, replayed bool, err error) {
 	if a, done := run.Answer(); done {

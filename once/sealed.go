@@ -21,7 +21,8 @@ type Sealed struct {
 	aead cipher.AEAD
 }
 
-// Seal returns the encryption for the answer to q. Server has the same meaning as in the function Seal.
+// Seal returns the encryption for the answer to q. The parameter server has the same meaning as in the
+// function Seal.
 func (q Request) Seal(secret []byte, server string) (*Sealed, error) {
 	m := q.mark(secret)
 	work := [][]byte{[]byte(m.Consumer), []byte(m.Source), []byte(m.ID)}
@@ -38,10 +39,10 @@ func (q Request) Seal(secret []byte, server string) (*Sealed, error) {
 	return &Sealed{Key: base64.RawURLEncoding.EncodeToString(name[:16]), aead: aead}, err
 }
 
-// Close encrypts a, and returns the entry for the cache. The entry expires at until, also by the clock of the
-// process that opens it.
-func (s *Sealed) Close(a Answer, until time.Time) Entry {
-	plain := binary.BigEndian.AppendUint64(nil, uint64(until.UnixMilli()))
+// Close encrypts the answer a, and returns the entry for the cache. The entry expires at the time expiry,
+// also by the clock of the process that opens it.
+func (s *Sealed) Close(a Answer, expiry time.Time) Entry {
+	plain := binary.BigEndian.AppendUint64(nil, uint64(expiry.UnixMilli()))
 	plain = binary.BigEndian.AppendUint32(plain, uint32(a.Code))
 	rejected := byte(0)
 	if a.Rejected {
@@ -52,7 +53,7 @@ func (s *Sealed) Close(a Answer, until time.Time) Entry {
 		plain = binary.BigEndian.AppendUint32(plain, uint32(len(part)))
 		plain = append(plain, part...)
 	}
-	return Entry{Key: s.Key, Value: string(s.aead.Seal(nil, nil, plain, nil)), Until: until}
+	return Entry{Key: s.Key, Value: string(s.aead.Seal(nil, nil, plain, nil)), Until: expiry}
 }
 
 var errNotSealed = errors.New("once: this is no sealed answer")

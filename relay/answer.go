@@ -149,7 +149,7 @@ func (r *Relay) deferRefused(s *shard, p *piece, row *store.Row, why error) {
 
 // logDeferred logs a refused row. It logs a new reason immediately, and repeats a reason only at intervals.
 func (r *Relay) logDeferred(s *shard, row *store.Row, why error) {
-	if rows, due := r.refusals.due(row.Topic, why.Error(), r.o.Now()); due {
+	if rows, due := r.refusals.countRefused(row.Topic, why.Error(), r.o.Now()); due {
 		r.o.Logger.Warn("relay: row deferred", "owner", r.o.Owner, "shard", s.ID, "seq", row.Seq,
 			"id", row.ID, "topic", row.Topic, "type", row.Type, "rows", rows, "error", why)
 	}
@@ -184,7 +184,7 @@ func (r *Relay) restart(s *shard) {
 // noteBroker records whether the broker answers. It logs the start of an outage immediately, repeats this at
 // intervals, and logs the end.
 func (r *Relay) noteBroker(err error) {
-	isNew := r.away(&r.brokerAway, err)
+	isNew := r.noteOutage(&r.brokerAway, err)
 	if err == nil {
 		r.brokerVitals.Answered()
 	} else {

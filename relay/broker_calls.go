@@ -16,16 +16,17 @@ func (r *Relay) callPublish(ctx context.Context, msgs []skald.Message) broker.Pe
 	return r.bus.Publish(ctx, msgs, r.topics.ids)
 }
 
-// callTopics reads the IDs of topics from the broker. It waits at most for the time most.
-func (r *Relay) callTopics(ctx context.Context, most time.Duration, names ...string) (broker.Topics, error) {
-	ctx, cancel := context.WithTimeout(ctx, most)
+// callTopics reads the IDs of topics from the broker. It waits at most maxWait.
+func (r *Relay) callTopics(ctx context.Context, maxWait time.Duration,
+	names ...string) (broker.Topics, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	return r.bus.Topics(ctx, names...)
 }
 
-// callIncarnation reads the incarnation of the broker. It waits at most for the time most.
-func (r *Relay) callIncarnation(ctx context.Context, most time.Duration) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, most)
+// callIncarnation reads the incarnation of the broker. It waits at most maxWait.
+func (r *Relay) callIncarnation(ctx context.Context, maxWait time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	return r.bus.Incarnation(ctx)
 }

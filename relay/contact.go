@@ -91,19 +91,19 @@ func (r *Relay) brokerSilence(now time.Time) time.Duration {
 	return max(now.Sub(since), 1)
 }
 
-// yields returns true if other relays with a reachable broker may take the shards. away is the time for which
-// this relay's broker has not answered.
-func (r *Relay) yields(away time.Duration) bool {
+// yields returns true if other relays with a reachable broker may take the shards. This relay's broker has
+// not answered for the duration silence.
+func (r *Relay) yields(silence time.Duration) bool {
 	c := &r.contact
-	if c.yields || away < r.o.giveBack {
+	if c.yields || silence < r.o.giveBack {
 		return c.yields || !c.proved
 	}
 	now := r.o.Now()
-	c.yields, c.since = true, now.Add(-away)
+	c.yields, c.since = true, now.Add(-silence)
 	c.fruitless++
 	c.distrustUntil = later(c.distrustUntil, now.Add(backoff.After(c.fruitless, r.o.giveBack, distrustMost)))
 	r.o.Logger.Warn("relay: the broker does not answer: other relays take its shards if their broker does",
-		"owner", r.o.Owner, "shards", len(r.shards), "since", away.Round(time.Second))
+		"owner", r.o.Owner, "shards", len(r.shards), "since", silence.Round(time.Second))
 	return true
 }
 

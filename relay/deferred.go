@@ -101,27 +101,28 @@ func (r *Relay) sendDeferred(due []store.DeferredRow) {
 	r.send(c, msgs)
 }
 
-// withoutReplays removes rows of recreated topics from due, because a replay publishes them. It also removes
-// a row if an older row of its key will be stored as deferred.
-func (r *Relay) withoutReplays(ctx context.Context, due []store.DeferredRow) ([]store.DeferredRow, error) {
-	names := make([]string, len(due))
-	for i := range due {
-		names[i] = due[i].Topic
+// withoutReplays removes rows of recreated topics from dueRows, because a replay publishes them. It also
+// removes a row if an older row of its key will be stored as deferred.
+func (r *Relay) withoutReplays(ctx context.Context,
+	dueRows []store.DeferredRow) ([]store.DeferredRow, error) {
+	names := make([]string, len(dueRows))
+	for i := range dueRows {
+		names[i] = dueRows[i].Topic
 	}
 	if err := r.learn(ctx, names); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(due, func(a store.DeferredRow) bool {
+	return slices.DeleteFunc(dueRows, func(a store.DeferredRow) bool {
 		s := r.byBucket[a.Bucket]
 		return s != nil && (s.awaitsReplay(a.Topic) || s.defersOlder(&a))
 	}), nil
 }
 
-// publishable returns the rows of due that can be decoded and are within the limits. It postpones the other
+// publishable returns those dueRows that can be decoded and are within the limits. It postpones the other
 // rows. It also omits later rows of their keys.
-func (r *Relay) publishable(due []store.DeferredRow) []store.DeferredRow {
+func (r *Relay) publishable(dueRows []store.DeferredRow) []store.DeferredRow {
 	waits := map[string]bool{}
-	return slices.DeleteFunc(due, func(a store.DeferredRow) bool {
+	return slices.DeleteFunc(dueRows, func(a store.DeferredRow) bool {
 		if a.Key != nil && waits[keyOf(&a.Message)] {
 			return true
 		}
@@ -191,16 +192,16 @@ func (r *Relay) deferredAnswered(c *call, err error) {
 		switch failed, refused := v.of(i); {
 		case errors.Is(failed, broker.ErrRecreated):
 			r.topics.forget(a.Topic)
-		case failed != nil && v.all == nil && !seen.first(&a.Message): // an earlier row held it back
+		case failed != nil && v.all == nil && !seen.isFirst(&a.Message): // an earlier row held it back
 		case failed != nil && v.all == nil:
 			r.notePushback(s, &a.Row, failed)
 			r.deferAgain(s, a, failed)
 		case refused != nil && len(c.deferred) > 1 && errors.Is(refused, broker.ErrShared):
-			if seen.first(&a.Message) {
+			if seen.isFirst(&a.Message) {
 				r.suspects = append(r.suspects, suspect{row: *a, shard: s})
 			}
 		case refused != nil:
-			seen.first(&a.Message)
+			seen.isFirst(&a.Message)
 			if a.Attempts > 0 && withoutNumbers(a.Why) != withoutNumbers(refused.Error()) {
 				r.logDeferred(s, &a.Row, refused)
 			}

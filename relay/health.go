@@ -60,8 +60,8 @@ func (r *Relay) Status() skald.Status {
 	return skald.Status{Name: "relay", Stage: skald.Publishing, Live: h.Live, Ready: h.Ready, Why: h.Why}
 }
 
-// away records an outage, or its end if err is nil. isNew is true if an outage starts or ends.
-func (r *Relay) away(what *string, err error) (isNew bool) {
+// noteOutage records an outage, or its end if err is nil. isNew is true if an outage starts or ends.
+func (r *Relay) noteOutage(what *string, err error) (isNew bool) {
 	why := ""
 	if err != nil {
 		why = vitals.Why(err)

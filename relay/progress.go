@@ -13,8 +13,8 @@ import (
 
 // save stores the progress of the shards that is due, in one call. It makes no call if nothing has changed.
 // The cursor and the deferred rows of a shard are stored together. So each row is before the cursor, or is
-// deferred, or will be read again. next is the time at which the next progress is due.
-func (r *Relay) save(ctx context.Context, force bool) (next time.Time, err error) {
+// deferred, or will be read again. At nextTime the next progress is due.
+func (r *Relay) save(ctx context.Context, force bool) (nextTime time.Time, err error) {
 	now := r.o.Now()
 	var of []*shard
 	for _, s := range r.shards {
@@ -23,15 +23,15 @@ func (r *Relay) save(ctx context.Context, force bool) (next time.Time, err error
 		}
 		at := s.savedAt.Add(r.o.Save)
 		if !force && !s.leaving && len(s.deferred)+len(s.freed) == 0 && now.Before(at) {
-			if next.IsZero() || at.Before(next) {
-				next = at
+			if nextTime.IsZero() || at.Before(nextTime) {
+				nextTime = at
 			}
 			continue
 		}
 		of = append(of, s)
 	}
 	if len(of) == 0 {
-		return next, nil
+		return nextTime, nil
 	}
 	// The order is fixed, so that a simulated run can be repeated.
 	slices.SortFunc(of, func(a, b *shard) int { return a.ID - b.ID })
@@ -41,9 +41,9 @@ func (r *Relay) save(ctx context.Context, force bool) (next time.Time, err error
 	}
 	applied, err := r.db.Apply(ctx, es...)
 	if err != nil {
-		return next, fmt.Errorf("save progress: %w", err)
+		return nextTime, fmt.Errorf("save progress: %w", err)
 	}
-	return next, r.saved(ctx, of, es, applied, now)
+	return nextTime, r.saved(ctx, of, es, applied, now)
 }
 
 func (s *shard) unsaved() bool {

@@ -53,7 +53,7 @@ func (r *Relay) deferRow(s *shard, p *piece, row *store.Row, why error) bool {
 // notePushback records that a topic did not accept a row. It logs each reason only at intervals.
 func (r *Relay) notePushback(s *shard, row *store.Row, why error) {
 	next := pushback{why: why.Error(), last: r.o.Now()}
-	if _, due := r.pushbacks.due(row.Topic, next.why, next.last); due {
+	if _, due := r.pushbacks.countRefused(row.Topic, next.why, next.last); due {
 		r.o.Logger.Warn("relay: a topic does not accept rows; they are deferred with their keys and retried at growing intervals",
 			"owner", r.o.Owner, "topic", row.Topic, "shard", s.ID, "seq", row.Seq, "id", row.ID, "error", why)
 	}
@@ -88,8 +88,8 @@ func (r *Relay) forgetPushback(now time.Time) {
 // keysSeen has the keys of rows that were not acknowledged in a call.
 type keysSeen map[string]bool
 
-// first returns true if m is the first message of its key. It records the key.
-func (k keysSeen) first(m *skald.Message) bool {
+// isFirst returns true if m is the first message of its key. It records the key.
+func (k keysSeen) isFirst(m *skald.Message) bool {
 	if m.Key == nil {
 		return true
 	}

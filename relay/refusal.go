@@ -33,9 +33,9 @@ type refusals struct {
 	next time.Time // when the next line is due
 }
 
-// due counts a refused row. If due is true, the row must be logged, and rows is the number of refused rows
-// since the last line.
-func (l reasons) due(topic, why string, now time.Time) (rows int, due bool) {
+// countRefused counts a refused row. If due is true, the row must be logged, and rows is the number of
+// refused rows since the last log line.
+func (l reasons) countRefused(topic, why string, now time.Time) (rows int, due bool) {
 	of := l[topic]
 	if of == nil {
 		if len(l) >= topicsMost {

@@ -35,17 +35,17 @@ func (r *Relay) Step(ctx context.Context) (busy bool, err error) {
 	}
 	r.pollAt = time.Time{} // look now, because the caller of Step sets the times
 	if err := r.check(ctx); err != nil {
-		r.away(&r.storeAway, err)
+		r.noteOutage(&r.storeAway, err)
 		return false, err
 	}
-	busy, err = r.turn(ctx)
+	busy, err = r.doReadyWork(ctx)
 	if err == nil {
 		_, err = r.save(ctx, true)
 	}
 	if err != nil {
 		r.lost()
 	}
-	r.away(&r.storeAway, err)
+	r.noteOutage(&r.storeAway, err)
 	return busy, err
 }
 
@@ -72,8 +72,8 @@ func (r *Relay) check(ctx context.Context) error {
 	return nil
 }
 
-// turn does all work that does not wait for answers of the broker.
-func (r *Relay) turn(ctx context.Context) (busy bool, err error) {
+// doReadyWork does all work that does not wait for answers of the broker.
+func (r *Relay) doReadyWork(ctx context.Context) (busy bool, err error) {
 	for _, phase := range []func(context.Context) (bool, error){r.probe, r.lease, r.read, r.look,
 		r.retryDeferred, r.askTopics} {
 		did, err := phase(ctx)
@@ -146,7 +146,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	return err
 }
 
-// watch probes the database and the broker after a request without an answer, until stop is called.
+// watch probes the database and the broker after a request without an answer, until the caller calls stop.
 func (r *Relay) watch(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var both sync.WaitGroup
@@ -155,7 +155,8 @@ func (r *Relay) watch(ctx context.Context) (stop func()) {
 	return func() { cancel(); both.Wait() }
 }
 
-// listen starts to receive notifications from the source. stop ends this, and waits until it has ended.
+// listen starts to receive notifications from the source. The function stop ends this, and waits until it
+// has ended.
 func (r *Relay) listen(ctx context.Context) (stop func()) {
 	if r.listener == nil {
 		return func() {}
@@ -259,7 +260,7 @@ func (l *loop) turn() (busy bool, next time.Time, err error) {
 	if err := l.r.check(ctx); err != nil {
 		return false, next, err
 	}
-	busy, err = l.r.turn(ctx)
+	busy, err = l.r.doReadyWork(ctx)
 	if err == nil {
 		next, err = l.r.save(ctx, false)
 	}
@@ -286,7 +287,7 @@ func (l *loop) handleStoreError(ctx context.Context, err error) error {
 				r.o.Logger.InfoContext(ctx, "relay: the database is back", "owner", r.o.Owner)
 			}
 		}
-		r.away(&r.storeAway, nil)
+		r.noteOutage(&r.storeAway, nil)
 		return nil
 	}
 	if store.Incurable(err) {
@@ -300,7 +301,7 @@ func (l *loop) handleStoreError(ctx context.Context, err error) error {
 		r.o.Logger.Log(ctx, level, "relay: waiting for the database", "owner", r.o.Owner,
 			"error", err)
 	}
-	r.away(&r.storeAway, err)
+	r.noteOutage(&r.storeAway, err)
 	wait := r.o.Now().Add(backoff.After(r.outages, 50*time.Millisecond, time.Second))
 	r.leaseAt, r.pollAt = wait, wait
 	return nil
@@ -308,7 +309,7 @@ func (l *loop) handleStoreError(ctx context.Context, err error) error {
 
 // await sleeps until there is work.
 func (l *loop) await(ctx context.Context, save time.Time, woken <-chan struct{}) {
-	timer := time.NewTimer(l.r.until(save))
+	timer := time.NewTimer(l.r.untilNextWork(save))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -338,8 +339,8 @@ func (l *loop) collect() {
 	}
 }
 
-// until returns the time until the next scheduled work.
-func (r *Relay) until(save time.Time) time.Duration {
+// untilNextWork returns the time until the next scheduled work.
+func (r *Relay) untilNextWork(save time.Time) time.Duration {
 	at := r.leaseAt
 	sooner := func(t time.Time) {
 		if t.Before(at) {

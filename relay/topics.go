@@ -40,7 +40,7 @@ func (t *topics) isMissing(topic string, now func() time.Time) error {
 
 // recordMissing records the reason why the broker does not accept rows of a topic. It returns true if the
 // reason is new.
-func (t *topics) recordMissing(topic string, why error, now time.Time) (news bool) {
+func (t *topics) recordMissing(topic string, why error, now time.Time) (isNew bool) {
 	was, known := t.missing[topic]
 	t.missing[topic] = missingTopic{why: why, until: now.Add(missingFor)}
 	return !known || was.why.Error() != why.Error()
@@ -65,11 +65,11 @@ func (t *topics) unknownTopics(names []string, now time.Time) []string {
 	return slices.Compact(names)
 }
 
-// learn records the IDs of the topics in asked.
-func (t *topics) learn(asked []string, ids broker.Topics, now time.Time) {
+// learn records the IDs of the requested topics.
+func (t *topics) learn(requested []string, ids broker.Topics, now time.Time) {
 	next := broker.Topics{}
 	maps.Copy(next, t.ids)
-	for _, name := range asked {
+	for _, name := range requested {
 		delete(next, name)
 		t.idless[name] = now.Add(missingFor)
 		if id, there := ids[name]; there {
