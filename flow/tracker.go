@@ -109,7 +109,8 @@ func (t *Tracker[TTx]) key(m *skald.Message) (string, error) {
 
 // note records the messages of ms that belong to the saga of the row. The argument indexes has the indexes
 // of these messages in ms.
-func (t *Tracker[TTx]) note(ctx context.Context, row *store.Tracked, ms []skald.Message, indexes []int) error {
+func (t *Tracker[TTx]) note(ctx context.Context, row *store.Tracked, ms []skald.Message,
+	indexes []int) error {
 	var was seen // the stored state is not read, because note computes it again
 	if row.Body != "" {
 		if err := json.Unmarshal([]byte(row.Body), &was); err != nil {

@@ -36,8 +36,8 @@ type BlockingMessage struct {
 // only if it blocks its key, because the sender has received the rejection. The argument dbFlag is the flag
 // that the returned commands use to select the database, such as "--store @orders.url". It is empty if
 // SKALD_STORE selects the database.
-func BlockingMessages(ctx context.Context, db store.Lister, keys [][]byte, dbFlag string) (out []BlockingMessage,
-	err error) {
+func BlockingMessages(ctx context.Context, db store.Lister, keys [][]byte,
+	dbFlag string) (out []BlockingMessage, err error) {
 	dbFlag = spaced(dbFlag)
 	for _, key := range keys {
 		what := store.ParkedQuery{Key: key, Bare: true, Limit: pageSize}

@@ -81,7 +81,8 @@ func lockedByOther(s *store.Saga) LeftSaga {
 
 // changeOne changes a saga. If the saga stays unchanged, changeOne returns the reason. It returns
 // store.ErrBusy if another transaction locked the row for the whole wait.
-func (b *bulk) changeOne(ctx context.Context, was *store.Saga, wait time.Duration) (skipped *LeftSaga, err error) {
+func (b *bulk) changeOne(ctx context.Context, was *store.Saga, wait time.Duration) (skipped *LeftSaga,
+	err error) {
 	first := func(why string) (*LeftSaga, error) {
 		return &LeftSaga{Name: was.Name, Key: was.Key, Why: why, Unneeded: true}, nil
 	}

@@ -60,8 +60,8 @@ func assemble(name string, steps []Handle) (plan.Graph, []engine.StepBody, []err
 	return g, bodies, faults
 }
 
-// node returns the step for a graph. Before are the steps that are listed before it.
-func (s *spec) node(before []plan.Step) plan.Step {
+// node returns the step for a graph. The argument previous has the steps that are listed before it.
+func (s *spec) node(previous []plan.Step) plan.Step {
 	n := plan.Step{Name: s.name, Kind: s.kind, Pivot: s.pivot, Undo: s.undo, NoEffect: s.noEffect,
 		When: s.body.When != nil,
 		Each: s.body.Each != nil, Signal: s.signal, Child: s.child, Locks: s.locks,
@@ -72,8 +72,8 @@ func (s *spec) node(before []plan.Step) plan.Step {
 			n.After = append(n.After, a.Name())
 		}
 	}
-	if !s.placed && len(before) > 0 {
-		n.After = []string{before[len(before)-1].Name}
+	if !s.placed && len(previous) > 0 {
+		n.After = []string{previous[len(previous)-1].Name}
 	}
 	return n
 }

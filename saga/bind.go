@@ -27,15 +27,15 @@ type Started struct {
 	New bool   // false if an earlier call started the saga, with the same input
 }
 
-// Start starts a saga in tx, a transaction of the caller. If tx is rolled back, the saga is not started. A
-// definition has one saga for each key. If the key has a saga with the same input, Start returns this saga.
-// If its input differs, Start returns an *OtherError. An ended saga is deleted after Keep.Sagas, and its key
-// can be used again.
-func (s *Sagas[TTx, In]) Start(ctx context.Context, tx TTx, in In) (Started, error) {
+// Start starts a saga with this input in tx, a transaction of the caller. If tx is rolled back, the saga is
+// not started. A definition has one saga for each key. If the key has a saga with the same input, Start
+// returns this saga. If its input differs, Start returns an *OtherError. An ended saga is deleted after
+// Keep.Sagas, and its key can be used again.
+func (s *Sagas[TTx, In]) Start(ctx context.Context, tx TTx, input In) (Started, error) {
 	if err := s.definition.faults; err != nil {
 		return Started{}, fmt.Errorf("start a saga: %w", err)
 	}
-	row, fresh, err := s.engine.core.Start(ctx, tx, s.definition.body, in)
+	row, fresh, err := s.engine.core.Start(ctx, tx, s.definition.body, input)
 	if err != nil {
 		return Started{}, err
 	}
@@ -174,14 +174,14 @@ func (w within[TTx, In]) signal(ctx context.Context, key string, one engine.Sign
 	return w.engine.core.Signal(ctx, w.tx, w.definition.body, key, one)
 }
 
-// Send sends v to the saga of this key. To is a Sagas, which applies the signal in its own transaction, or
-// the result of Sagas.In. Send returns a *NoSagaError if the key has no saga.
-func (s Signal[T]) Send(ctx context.Context, to Receiver, key string, v T) (SignalResult, error) {
+// Send sends v to the saga of this key. The receiver is a Sagas, which applies the signal in its own
+// transaction, or the result of Sagas.In. Send returns a *NoSagaError if the key has no saga.
+func (s Signal[T]) Send(ctx context.Context, receiver Receiver, key string, v T) (SignalResult, error) {
 	one, err := s.with(v)
 	if err != nil {
 		return "", err
 	}
-	out, err := to.signal(ctx, key, one)
+	out, err := receiver.signal(ctx, key, one)
 	if err != nil {
 		return "", err
 	}

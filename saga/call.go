@@ -176,8 +176,8 @@ func plain[In, Req, Out any](at call.Endpoint[Req, Out],
 }
 
 // CallWith is like Call, with a Request that reads and writes in transactions of your own database. The
-// writes of Settle commit together with the answer. Undo is an UndoRequest, a Local, or nil; for nil see
-// NoEffect.
+// writes of Settle commit together with the answer. The argument undo is an UndoRequest, a Local, or nil;
+// for nil see NoEffect.
 func CallWith[TTx, In, Req, Out any](name string, c Request[TTx, In, Req, Out], undo CallUndo[TTx, In, Out],
 	opts ...Option) *Step[In, Out] {
 	o := &engine.Outside[TTx]{Call: c.bound()}

@@ -75,18 +75,18 @@ func Write(w io.Writer, ds ...Defined) error {
 	return plan.Write(w, out...)
 }
 
-// withChildren adds a definition and its children to all, without duplicates.
-func withChildren(all []*engine.Definition, d *engine.Definition) []*engine.Definition {
-	if slices.Contains(all, d) {
-		return all
+// withChildren adds a definition and its children to definitions, without duplicates.
+func withChildren(definitions []*engine.Definition, d *engine.Definition) []*engine.Definition {
+	if slices.Contains(definitions, d) {
+		return definitions
 	}
-	all = append(all, d)
+	definitions = append(definitions, d)
 	for i := range d.Steps {
 		if c := d.Steps[i].Child; c != nil {
-			all = withChildren(all, c.Definition)
+			definitions = withChildren(definitions, c.Definition)
 		}
 	}
-	return all
+	return definitions
 }
 
 // Text returns the definition as a table.

@@ -21,22 +21,22 @@ type Replies[Out any] struct {
 // Refusal declares a reply that refuses a command.
 type Refusal struct{ reply engine.Reply }
 
-// Reply declares the replies to a command: the event done, with the output of the step as its data, and the
-// refusals.
-func Reply[Out any](done skald.Event[Out], refused ...Refusal) Replies[Out] {
-	return Replies[Out]{done, refused}
+// Reply declares the replies to a command: the event of its success, with the output of the step as its
+// data, and the refusals.
+func Reply[Out any](success skald.Event[Out], refused ...Refusal) Replies[Out] {
+	return Replies[Out]{success, refused}
 }
 
-// RefusedBy declares a refusal. The function why returns the reason, for operators. If why is nil, the reason
-// is the type of the event.
-func RefusedBy[T any](e skald.Event[T], why func(T) string) Refusal {
+// RefusedBy declares a refusal. The function reason returns the reason, for operators. If reason is nil,
+// the reason is the type of the event.
+func RefusedBy[T any](e skald.Event[T], reason func(T) string) Refusal {
 	return Refusal{engine.Reply{Topic: e.Topic, Type: e.Type,
 		Read: func(ctx context.Context, m skald.Message) (json.RawMessage, string, error) {
 			r, err := e.Decode(ctx, m)
-			if err != nil || why == nil {
+			if err != nil || reason == nil {
 				return nil, e.Type, err
 			}
-			return nil, why(r.Value), nil
+			return nil, reason(r.Value), nil
 		}}}
 }
 

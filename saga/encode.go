@@ -19,13 +19,13 @@ import (
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
-// encode encodes v as JSON, and returns an error if it has more than most bytes.
-func encode(what string, v any, most int) (json.RawMessage, error) {
+// encode encodes v as JSON. It returns an error if the JSON has more bytes than the limit.
+func encode(what string, v any, limit int) (json.RawMessage, error) {
 	var m skald.Message
 	if err := (skald.JSON{}).Encode(context.Background(), &m, v); err != nil {
 		return nil, skald.Permanent(fmt.Errorf("encode %s: %w", what, err))
 	}
-	if err := engine.CheckSize(what, m.Data, most); err != nil {
+	if err := engine.CheckSize(what, m.Data, limit); err != nil {
 		return nil, err
 	}
 	return m.Data, nil
@@ -82,7 +82,7 @@ func (s *shaper) shape(t reflect.Type, within []reflect.Type) {
 		return
 	}
 	within = append(within, t)
-	if own, as := s.own(t); own {
+	if own, as := s.ownEncoding(t); own {
 		s.WriteString(cmp.Or(as, name))
 		return
 	}
@@ -99,7 +99,7 @@ func (s *shaper) shape(t reflect.Type, within []reflect.Type) {
 		s.WriteByte(']')
 	case k == reflect.Map:
 		key := "*"
-		if own, _ := s.own(t.Key()); s.reads && !own && number(t.Key().Kind()) {
+		if own, _ := s.ownEncoding(t.Key()); s.reads && !own && number(t.Key().Kind()) {
 			key = sized(t.Key())
 		}
 		s.WriteString("{" + key + ":")
@@ -129,9 +129,9 @@ func sized(t reflect.Type) string {
 	return kind + strconv.Itoa(t.Bits())
 }
 
-// own reports whether a type has its own JSON encoding, or decoding if s.reads is true. As is the resulting
-// structure, or "" if it is unknown.
-func (s *shaper) own(t reflect.Type) (own bool, as string) {
+// ownEncoding reports whether a type has its own JSON encoding, or decoding if s.reads is true. The result
+// shape is the resulting structure, or "" if it is unknown.
+func (s *shaper) ownEncoding(t reflect.Type) (hasOwn bool, shape string) {
 	is := func(i reflect.Type) bool { return t.Implements(i) || reflect.PointerTo(t).Implements(i) }
 	switch {
 	case !s.reads:
@@ -183,7 +183,7 @@ func (s *shaper) inText(t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	own, _ := s.own(t)
+	own, _ := s.ownEncoding(t)
 	switch k := t.Kind(); {
 	case !s.reads:
 		return "string"

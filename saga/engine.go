@@ -111,15 +111,15 @@ func NewEngine[TTx any](db DB[TTx], o *EngineOptions, defs ...Defined) (*Engine[
 	return &Engine[TTx]{db: db, core: engine.New(db, o.orDefaults(), known)}, nil
 }
 
-// gather adds a definition and its children to all, and returns the faults that it finds.
-func gather[TTx any](all map[string]*engine.Definition, d *engine.Definition) (faults []error) {
-	if was, ok := all[d.Name]; ok {
+// gather adds a definition and its children to definitions, and returns the faults that it finds.
+func gather[TTx any](definitions map[string]*engine.Definition, d *engine.Definition) (faults []error) {
+	if was, ok := definitions[d.Name]; ok {
 		if was != d {
 			faults = append(faults, fmt.Errorf("two definitions have the name %q", d.Name))
 		}
 		return faults
 	}
-	all[d.Name] = d
+	definitions[d.Name] = d
 	for i := range d.Steps {
 		name := d.Plan.Graph.Steps[i].Name
 		if tx := d.Steps[i].Tx; tx != nil && !engine.AnyTx(tx) &&
@@ -128,7 +128,7 @@ func gather[TTx any](all map[string]*engine.Definition, d *engine.Definition) (f
 				name, tx.Type(), reflect.TypeFor[TTx]()))
 		}
 		if c := d.Steps[i].Child; c != nil {
-			faults = append(faults, gather[TTx](all, c.Definition)...)
+			faults = append(faults, gather[TTx](definitions, c.Definition)...)
 		}
 	}
 	return faults
@@ -148,21 +148,21 @@ func (e *Engine[TTx]) Step(ctx context.Context) (busy bool, err error) { return 
 // OtherError is the error of a start if the key already has a saga with a different input.
 type OtherError = engine.OtherError
 
-// Answers registers handlers on the inbox in for the replies of participants to the commands of the engine's
-// sagas. Use a separate inbox on the same database. The engine need not run in this process.
+// Answers registers handlers on the inbox consumer, for the replies of participants to the commands of the
+// engine's sagas. Use a separate inbox on the same database. The engine need not run in this process.
 //
 // An inbox can handle several replies of one topic in one transaction (inbox.Options.Batch). It then writes
-// each saga once. If only Commands come next, the same transaction emits them. If no step comes next, it ends
-// the saga. So the function that makes a Command's payload also runs in the process of the inbox. If this
-// function fails or takes longer than 250 ms, the inbox only stores the reply, and the engine calls the
-// function again.
-func (e *Engine[TTx]) Answers(in *inbox.Inbox[TTx]) {
+// each saga once. If only Commands come next, the same transaction emits them. If no step comes next, the
+// transaction ends the saga. So the function that makes a Command's payload also runs in the process of the
+// inbox. If this function fails or takes longer than 250 ms, the inbox only stores the reply, and the
+// engine calls the function again.
+func (e *Engine[TTx]) Answers(consumer *inbox.Inbox[TTx]) {
 	types := map[string][]string{}
 	for _, k := range e.core.Replies() {
 		types[k.Topic] = append(types[k.Topic], k.Type)
 	}
 	for _, topic := range slices.Sorted(maps.Keys(types)) {
-		in.HandleBatch(topic, e.replied, types[topic]...)
+		consumer.HandleBatch(topic, e.replied, types[topic]...)
 	}
 }
 

@@ -73,7 +73,7 @@ type Holder struct {
 	Since      time.Time // time at which the saga joined the queue
 }
 
-// Held returns the holders of entities. It reads in tx, a transaction of the caller. A saga may hold an
+// Held returns the holders of the entities. It reads in tx, a transaction of the caller. A saga may hold an
 // entity while it waits for its other entities. A handler that must not change a held entity returns
 // skald.RetryAfter.
 //

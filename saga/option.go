@@ -111,15 +111,15 @@ func RetryUndo(p Policy) Option { return func(s *spec) { s.back = p } }
 // Timeout sets only Policy.Timeout.
 func Timeout(d time.Duration) Option { return func(s *spec) { s.try.Timeout = d } }
 
-// When skips a step if the function is returns false. The next steps then begin; they read the output with
-// OutputIfRun. The engine calls is once, when the previous steps are done or skipped. The function must
-// depend only on r.
-func When[In any](is func(r Run[In]) bool) Option {
+// When skips a step if the function condition returns false. The next steps then begin; they read the
+// output with OutputIfRun. The engine calls condition once, when the previous steps are done or skipped.
+// The function must depend only on r.
+func When[In any](condition func(r Run[In]) bool) Option {
 	return func(s *spec) {
 		if s.in != typeOf[In]() {
 			s.fault("its When takes %v, and the step takes %v", typeOf[In](), s.in)
 		}
-		if is == nil {
+		if condition == nil {
 			s.fault("its When has no function")
 		}
 		s.body.When = func(f *engine.Facts) (bool, error) {
@@ -127,22 +127,22 @@ func When[In any](is func(r Run[In]) bool) Option {
 			if err != nil {
 				return false, err
 			}
-			yes := is(r)
+			yes := condition(r)
 			return yes, f.Fault(nil)
 		}
 	}
 }
 
 // Each runs a step once for each occurrence, in parallel: for example for each line of an order. The engine
-// calls the function of once, when the previous steps are done or skipped. It returns different texts of 1 to
-// 255 bytes. If it returns none, the step is skipped. Run.Occurrence is the occurrence for which a function
-// is called.
-func Each[In any](of func(r Run[In]) []string) Option {
+// calls the function occurrences once, when the previous steps are done or skipped. The function returns
+// different texts of 1 to 255 bytes. If it returns no text, the step is skipped. Run.Occurrence is the
+// occurrence for which a function is called.
+func Each[In any](occurrences func(r Run[In]) []string) Option {
 	return func(s *spec) {
 		if s.in != typeOf[In]() {
 			s.fault("its Each takes %v, and the step takes %v", typeOf[In](), s.in)
 		}
-		if of == nil {
+		if occurrences == nil {
 			s.fault("its Each has no function")
 		}
 		s.body.Each = func(f *engine.Facts) ([]string, error) {
@@ -150,7 +150,7 @@ func Each[In any](of func(r Run[In]) []string) Option {
 			if err != nil {
 				return nil, err
 			}
-			all := of(r)
+			all := occurrences(r)
 			return all, f.Fault(validOccurrences(all))
 		}
 	}

@@ -26,13 +26,13 @@ func newStep[In, Out any](name string, kind plan.Kind, b engine.StepBody, undo b
 	return step
 }
 
-// Do returns a step that writes to your own database. The writes of do in tx commit together with the saga's
-// next state. Undo receives the output of do, and runs only if do was committed. Undo may be nil: see
-// NoEffect. The output is stored as JSON.
+// Do returns a step that writes to your own database. The writes of the function do in tx commit together
+// with the saga's next state. The function undo receives the output of do, and runs only if do was
+// committed. The argument undo may be nil: see NoEffect. The output is stored as JSON.
 //
 // If do returns an error of skald.Reject, the saga turns back, and the engine publishes the events of that
-// error. An error of skald.Permanent is not retried. An attempt that returns skald.RetryAfter does not count.
-// All other errors are retried by the policy of Retry.
+// error. An error of skald.Permanent is not retried. An attempt that returns skald.RetryAfter does not
+// count. All other errors are retried by the policy of Retry.
 func Do[TTx, In, Out any](name string, do func(ctx context.Context, tx TTx, r Run[In]) (Out, error),
 	undo func(ctx context.Context, tx TTx, r Run[In], out Out) error, opts ...Option) *Step[In, Out] {
 	local := &engine.Local[TTx]{Do: func(ctx context.Context, tx TTx, f *engine.Facts) (json.RawMessage,
@@ -90,23 +90,23 @@ func undoing[TTx, In, Out any](undo func(context.Context, TTx, Run[In], Out) err
 	}
 }
 
-// Until returns a step that ends at a time, by the database's clock. The engine calls the function once, when
-// the step begins. A time in the past ends the step immediately. A time more than ten years ahead is an
-// error.
-func Until[In any](name string, at func(r Run[In]) time.Time, opts ...Option) *Step[In, struct{}] {
+// Until returns a step that ends at a time, by the database's clock. The engine calls the function end
+// once, when the step begins. A time in the past ends the step immediately. A time more than ten years
+// ahead is an error.
+func Until[In any](name string, end func(r Run[In]) time.Time, opts ...Option) *Step[In, struct{}] {
 	s := newStep[In, struct{}](name, plan.Wait, engine.StepBody{Until: func(f *engine.Facts) (time.Time,
 		error) {
 		r, err := runOf[In](f)
 		if err != nil {
 			return time.Time{}, err
 		}
-		t := at(r)
+		t := end(r)
 		if t.IsZero() {
 			err = fmt.Errorf("the time of the step %s is zero", name)
 		}
 		return t, f.Fault(err)
 	}}, false, append([]Option{NoEffect()}, opts...))
-	if at == nil {
+	if end == nil {
 		s.spec.fault("it has no function")
 	}
 	return s

@@ -109,10 +109,12 @@ func Promise[TTx any](holds func(ctx context.Context, tx TTx, end End) error) Te
 //
 // If a compensated saga may leave data, such as an order marked as failed, omit this data from View, and
 // check it by a Promise.
-func View[TTx any](of func(ctx context.Context, tx TTx) (string, error)) Term { return view[TTx](of) }
+func View[TTx any](read func(ctx context.Context, tx TTx) (string, error)) Term {
+	return view[TTx](read)
+}
 
-// Outside sets a fake of a service that the saga calls. Check calls reset before each run, and appends the
-// result of view to the View.
+// Outside sets a fake of a service that the saga calls. Check calls the function reset before each run, and
+// appends the result of the function view to the data of View.
 func Outside(reset func(), view func() string) Term { return outside{reset, view} }
 
 // Rival sets the input of another saga of the same definition, which works on the same rows. Check runs this
@@ -437,7 +439,7 @@ func (c *checker[TTx]) try(s Schedule) *sagaRun[TTx] { return c.tryOn(0, s) }
 
 func (c *checker[TTx]) tryOn(on int, s Schedule) *sagaRun[TTx] {
 	r := &sagaRun[TTx]{c: c, d: c.d, on: on, faults: s}
-	err := r.whole()
+	err := r.runAndJudge()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.runs++

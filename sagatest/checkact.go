@@ -79,7 +79,7 @@ func (r *sagaRun[TTx]) act(a plan.Action) error {
 	case err != nil:
 		return r.feedError(a, err)
 	case mode == Fails:
-		e = r.failed(a, errFault)
+		e = r.failureEvent(a, errFault)
 	case mode == Dies:
 		return nil
 	}
@@ -145,11 +145,11 @@ func (r *sagaRun[TTx]) local(a plan.Action,
 func (r *sagaRun[TTx]) fault(a plan.Action, mode Mode, e plan.Event) {
 	switch mode {
 	case Fails:
-		e = r.failed(a, errFault)
+		e = r.failureEvent(a, errFault)
 	case FailsPermanently:
-		e = r.failed(a, skald.Permanent(errFault))
+		e = r.failureEvent(a, skald.Permanent(errFault))
 	case Rejects:
-		e = r.failed(a, skald.Reject(errFault))
+		e = r.failureEvent(a, skald.Reject(errFault))
 	case CancelsDuring:
 		e = plan.Event{What: plan.Cancel}
 	case Dies, Lost:
@@ -187,7 +187,7 @@ func (r *sagaRun[TTx]) request(a plan.Action, req engine.Request[TTx]) error {
 	if gone {
 		return nil
 	}
-	begun := a.Attempt > 1 || a.Verb == plan.SettleStep || r.asked(run)
+	begun := a.Attempt > 1 || a.Verb == plan.SettleStep || r.requestSent(run)
 	o := &requestOwner[TTx]{r: r, a: a, f: f, bound: bound, read: req.Read, mode: mode}
 	if mode == Rejects && !begun {
 		c.Outcome = `{"Refused":true,"Reason":"injected"}`
@@ -197,8 +197,8 @@ func (r *sagaRun[TTx]) request(a plan.Action, req engine.Request[TTx]) error {
 	return calls.Make(r.c.ctx, bound, o, c, begun)
 }
 
-// asked reports whether a process that died has already sent the request.
-func (r *sagaRun[TTx]) asked(run plan.Run) bool {
+// requestSent reports whether a process that died has already sent the request.
+func (r *sagaRun[TTx]) requestSent(run plan.Run) bool {
 	what := fmt.Sprintf("request of %s", name(run.Step, run.Occurrence))
 	n := 0
 	for _, p := range r.log {
@@ -259,7 +259,7 @@ func (o *requestOwner[TTx]) Sending(ctx context.Context, _ time.Duration) (conte
 func (o *requestOwner[TTx]) Answered(_ context.Context, c store.Call) error {
 	r, a := o.r, o.a
 	if o.mode == Lost {
-		r.feed(r.failed(a, errFault))
+		r.feed(r.failureEvent(a, errFault))
 		r.noteStuck(a, Lost)
 		return nil
 	}

@@ -55,19 +55,19 @@ func (p emits) broken(end End) string {
 		p.typ, p.topic, n, want)
 }
 
-// joined returns all with the messages that a transaction wrote. Like the outbox, it ignores a message with
-// an existing id.
-func joined(all, written []skald.Message) ([]skald.Message, error) {
+// joined returns the messages ms with the messages that a transaction wrote. Like the outbox, it ignores a
+// message with an existing id.
+func joined(ms, written []skald.Message) ([]skald.Message, error) {
 	for i := range written {
 		m := &written[i]
-		at := slices.IndexFunc(all, func(old skald.Message) bool { return old.ID == m.ID })
+		at := slices.IndexFunc(ms, func(old skald.Message) bool { return old.ID == m.ID })
 		switch {
 		case at < 0:
-			all = append(all, *m)
-		case all[at].Topic != m.Topic || all[at].Type != m.Type || !bytes.Equal(all[at].Data, m.Data):
-			return all, fmt.Errorf("a function wrote %s on %s under the id %s of another message: give each message an id of its own",
+			ms = append(ms, *m)
+		case ms[at].Topic != m.Topic || ms[at].Type != m.Type || !bytes.Equal(ms[at].Data, m.Data):
+			return ms, fmt.Errorf("a function wrote %s on %s under the id %s of another message: give each message an id of its own",
 				m.Type, m.Topic, m.ID)
 		}
 	}
-	return all, nil
+	return ms, nil
 }

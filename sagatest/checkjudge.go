@@ -9,7 +9,8 @@ import (
 	"github.com/skald-go/skald/internal/saga/plan"
 )
 
-// judge checks the result of the run: the views and the promises. Before is the view before the saga.
+// judge checks the result of the run: the views and the promises. The argument before is the view before
+// the saga.
 func (r *sagaRun[TTx]) judge(before string) error {
 	after, err := r.view()
 	if err != nil {

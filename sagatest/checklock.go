@@ -104,22 +104,22 @@ func (r *sagaRun[TTx]) leave() {
 	if r.other == nil || r.rivalDone != nil {
 		return
 	}
-	if _, waits := r.other.waits(); waits {
+	if _, waits := r.other.waitingLock(); waits {
 		if n := len(r.log); n > 0 && r.log[n-1].note == "" && !r.state.Status.Final() {
 			r.addNote("the rival continues")
 		}
-		r.onward(never)
+		r.continueRival(never)
 	}
 }
 
-// waits returns the run of the Lock in which the saga waits for entities.
-func (r *sagaRun[TTx]) waits() (run plan.Run, is bool) {
-	for _, run := range r.state.Runs {
-		if step, _ := r.d.Plan.Step(run.Step); step.Kind == plan.Lock && run.Phase == plan.Waiting {
-			return run, true
+// waitingLock returns the run of the Lock in which the saga waits for entities.
+func (r *sagaRun[TTx]) waitingLock() (lock plan.Run, is bool) {
+	for _, lock := range r.state.Runs {
+		if step, _ := r.d.Plan.Step(lock.Step); step.Kind == plan.Lock && lock.Phase == plan.Waiting {
+			return lock, true
 		}
 	}
-	return run, false
+	return lock, false
 }
 
 // inLine continues a saga that only waits for entities of another saga.
@@ -144,22 +144,22 @@ func (r *sagaRun[TTx]) inLine(run plan.Run) error {
 		r.addNote("it gets its entities only after its Timeout")
 		r.moveClock(r.now.Add(node.Try.Timeout))
 	default:
-		r.onward(never)
-		r.turn()
+		r.continueRival(never)
+		r.checkLock()
 	}
 	return nil
 }
 
-// turn makes a waiting Lock check whether it is first.
-func (r *sagaRun[TTx]) turn() {
-	if _, waits := r.waits(); waits {
+// checkLock makes a waiting Lock check whether the saga is first in the queues.
+func (r *sagaRun[TTx]) checkLock() {
+	if _, waits := r.waitingLock(); waits {
 		r.feed(plan.Event{What: plan.Turn})
 		r.feed(plan.Event{What: plan.Tick}) // a Lock that is due needs a Tick instead
 	}
 }
 
-// holds reports whether the saga has its entities.
-func (r *sagaRun[TTx]) holds() bool {
+// hasEntities reports whether the saga has its entities.
+func (r *sagaRun[TTx]) hasEntities() bool {
 	for _, run := range r.state.Runs {
 		if step, _ := r.d.Plan.Step(run.Step); step.Kind == plan.Lock && run.Phase == plan.IsDone {
 			return true

@@ -62,8 +62,9 @@ type value struct {
 	late bool
 }
 
-// sourceOf returns the signal or the reply with which a step ends, if there is one.
-func sourceOf(d *engine.Definition, at int) (s source, is bool) {
+// sourceOf returns the signal or the reply with which a step ends. It returns found=false if the step ends
+// with neither of them.
+func sourceOf(d *engine.Definition, at int) (s source, found bool) {
 	node, step := d.Plan.Graph.Steps[at], d.Steps[at]
 	switch {
 	case node.Signal != "":
@@ -80,7 +81,7 @@ func (c *checker[TTx]) take(all []brings) error {
 	c.first = map[source]json.RawMessage{}
 	for _, b := range all {
 		_, twice := c.first[b.of]
-		if errs = append(errs, b.err, c.takes(b)); twice {
+		if errs = append(errs, b.err, c.checkSource(b)); twice {
 			errs = append(errs, fmt.Errorf("the values of %v are given twice", b.of))
 		}
 		c.first[b.of] = b.values[0]
@@ -96,8 +97,9 @@ func (c *checker[TTx]) take(all []brings) error {
 	return errors.Join(errs...)
 }
 
-// takes returns an error if no step waits for the source of b, or if a step does not accept a value of b.
-func (c *checker[TTx]) takes(b brings) error {
+// checkSource returns an error if no step waits for the source of b, or if a step does not accept a value
+// of b.
+func (c *checker[TTx]) checkSource(b brings) error {
 	found := false
 	for _, d := range []*engine.Definition{c.d, c.older} {
 		if d == nil {
@@ -126,12 +128,12 @@ func (c *checker[TTx]) takes(b brings) error {
 	return nil
 }
 
-// brought returns the value of a source in this run, and a text for the trace.
-func (r *sagaRun[TTx]) brought(of source) (v value, note string) {
-	r.met[of] = true
-	v = value{of: of, data: r.c.first[of]}
+// valueOf returns the value of a source in this run, and a text for the trace.
+func (r *sagaRun[TTx]) valueOf(src source) (v value, note string) {
+	r.met[src] = true
+	v = value{of: src, data: r.c.first[src]}
 	for _, f := range r.faults {
-		if f.Mode == Value && r.c.values[f.At-1].of == of {
+		if f.Mode == Value && r.c.values[f.At-1].of == src {
 			v = r.c.values[f.At-1]
 		}
 	}
@@ -143,9 +145,9 @@ func (r *sagaRun[TTx]) brought(of source) (v value, note string) {
 	return v, note
 }
 
-// answer acts as a participant, a child or the sender of a signal. It returns false if the run waits for none
-// of these.
-func (r *sagaRun[TTx]) answer(run plan.Run) bool {
+// playOther acts as a participant, a child or the sender of a signal. It returns false if the run waits for
+// none of these.
+func (r *sagaRun[TTx]) playOther(run plan.Run) bool {
 	step, _ := r.d.Plan.Step(run.Step)
 	switch {
 	case run.Phase == plan.Undoing:
@@ -162,7 +164,7 @@ func (r *sagaRun[TTx]) answer(run plan.Run) bool {
 
 // signal sends the signal for which a step waits.
 func (r *sagaRun[TTx]) signal(run plan.Run, step plan.Step) {
-	v, note := r.brought(source{Signal: step.Signal})
+	v, note := r.valueOf(source{Signal: step.Signal})
 	modes := []Mode{Twice}
 	if !run.Due.IsZero() && !step.Lapses {
 		modes = append(modes, Late)
@@ -190,7 +192,7 @@ func (r *sagaRun[TTx]) reply(run plan.Run, step plan.Step) {
 	} else {
 		own, _ := r.d.Step(run.Step)
 		var v value
-		v, note = r.brought(source{Topic: own.Command.Done.Topic, Type: own.Command.Done.Type})
+		v, note = r.valueOf(source{Topic: own.Command.Done.Topic, Type: own.Command.Done.Type})
 		e.Output = v.data
 	}
 	if !run.Due.IsZero() && r.state.Status == plan.Running {

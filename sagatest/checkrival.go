@@ -44,40 +44,40 @@ func (c *checker[TTx]) distinct() error {
 	return nil
 }
 
-// rival begins another saga before a function of the step before, and runs this rival to its end. If the
-// rival waits for entities of the first saga, it ends later. If the step before is a Lock, the rival pauses
-// when it holds its own entities. Then the first saga waits, or the rival ends later.
-func (r *sagaRun[TTx]) rival(before string) {
-	r.other = r.another()
+// rival begins another saga before a function of this step, and runs this rival to its end. If the rival
+// waits for entities of the first saga, it ends later. If the step is a Lock, the rival pauses when it
+// holds its own entities. Then the first saga waits, or the rival ends later.
+func (r *sagaRun[TTx]) rival(step string) {
+	r.other = r.newRival()
 	if err := r.other.start(r.c.rival, "00000000-0000-7000-8000-000000000002"); err != nil {
-		r.over(err)
+		r.noteRivalEnd(err)
 		return
 	}
-	node, _ := r.d.Plan.Step(before)
-	r.onward(func() bool { return node.Kind == plan.Lock && r.other.holds() })
+	node, _ := r.d.Plan.Step(step)
+	r.continueRival(func() bool { return node.Kind == plan.Lock && r.other.hasEntities() })
 }
 
 func never() bool { return false }
 
-// onward continues the rival until it has ended, waits in a queue, or stop returns true.
-func (r *sagaRun[TTx]) onward(stop func() bool) {
+// continueRival runs the rival until it has ended, waits in a queue, or the function stop returns true.
+func (r *sagaRun[TTx]) continueRival(stop func() bool) {
 	if r.other == nil || r.rivalDone != nil {
 		return
 	}
-	r.other.turn()
+	r.other.checkLock()
 	err := r.other.continueRun(stop)
 	switch {
 	case errors.Is(err, errInLine):
 		r.addNote("the rival waits in line")
 	case err != nil || r.other.state.Status.Final():
-		r.over(err)
+		r.noteRivalEnd(err)
 	default:
 		r.addNote("the rival holds entities")
 	}
 }
 
-// over records the end of the rival, and its failures.
-func (r *sagaRun[TTx]) over(err error) {
+// noteRivalEnd records the end of the rival, and its failures.
+func (r *sagaRun[TTx]) noteRivalEnd(err error) {
 	if r.broken = append(r.broken, r.other.broken...); err != nil {
 		r.broken = append(r.broken, "the rival: "+err.Error())
 	}
@@ -85,22 +85,22 @@ func (r *sagaRun[TTx]) over(err error) {
 	r.rivalDone = &done
 }
 
-// another returns a run of another saga on the database of r.
-func (r *sagaRun[TTx]) another() *sagaRun[TTx] {
+// newRival returns a run of another saga on the database of r.
+func (r *sagaRun[TTx]) newRival() *sagaRun[TTx] {
 	return &sagaRun[TTx]{c: r.c, d: r.c.d, db: r.db, lines: r.lines, now: r.now, own: map[string]int{},
 		met: map[source]bool{}}
 }
 
-// inTurn runs sagas one after the other, and records the data that they leave. In which, 0 is the first saga
-// and 1 is the rival.
-func (c *checker[TTx]) inTurn(which ...int) error {
+// inTurn runs sagas one after the other, and records the data that they leave. In the list order, 0 is the
+// first saga and 1 is the rival.
+func (c *checker[TTx]) inTurn(order ...int) error {
 	r := &sagaRun[TTx]{c: c, d: c.d}
 	if err := r.begin(); err != nil {
 		return err
 	}
 	var done [2]bool
-	for _, n := range which {
-		one := r.another()
+	for _, n := range order {
+		one := r.newRival()
 		if err := one.run([]any{c.in, c.rival}[n],
 			fmt.Sprintf("00000000-0000-7000-8000-00000000000%d", n+1)); err != nil {
 			return err

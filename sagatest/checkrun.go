@@ -29,9 +29,9 @@ type point struct {
 	inLine           bool   // the saga waits for entities of a rival
 }
 
-// again reports whether p repeats the point was, so that the trace can omit it.
-func (p point) again(was point) bool {
-	return p.mode == "" && was.mode == "" && p.what == was.what && p.note == was.note
+// repeats reports whether p is like the previous point, so that the trace can omit p.
+func (p point) repeats(previous point) bool {
+	return p.mode == "" && previous.mode == "" && p.what == previous.what && p.note == previous.note
 }
 
 // sagaRun is one run of a saga with a schedule, in one thread. A crash loses none of its fields, because an
@@ -71,8 +71,8 @@ const (
 func (r *sagaRun[TTx]) trace() string {
 	var b strings.Builder
 	for i, p := range r.log {
-		if i > 0 && p.again(r.log[i-1]) {
-			if i+1 == len(r.log) || !r.log[i+1].again(p) {
+		if i > 0 && p.repeats(r.log[i-1]) {
+			if i+1 == len(r.log) || !r.log[i+1].repeats(p) {
 				fmt.Fprintf(&b, "%4d  the same\n", p.at)
 			}
 			continue
@@ -89,8 +89,8 @@ func (r *sagaRun[TTx]) trace() string {
 	return b.String()
 }
 
-// whole runs the saga on a fresh database, and checks the result.
-func (r *sagaRun[TTx]) whole() (err error) {
+// runAndJudge runs the saga on a fresh database, and checks the result.
+func (r *sagaRun[TTx]) runAndJudge() (err error) {
 	c := r.c
 	if err := r.begin(); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (r *sagaRun[TTx]) whole() (err error) {
 	if err := r.run(c.in, "00000000-0000-7000-8000-000000000001"); err != nil {
 		return err
 	}
-	r.onward(never)
+	r.continueRival(never)
 	return r.judge(before)
 }
 
@@ -152,7 +152,7 @@ func (r *sagaRun[TTx]) start(in any, id string) (err error) {
 	return nil
 }
 
-// continueRun runs a saga to its end, or until stop returns true.
+// continueRun runs a saga until it ends, or until the function stop returns true.
 func (r *sagaRun[TTx]) continueRun(stop func() bool) error {
 	for n := 0; !r.state.Status.Final(); n++ {
 		if stop() {
@@ -226,9 +226,9 @@ func (r *sagaRun[TTx]) inTx(commit bool, f func(ctx context.Context, tx TTx) err
 	return err
 }
 
-// point records a point, and returns the fault to inject. It returns gone=true if the saga was cancelled, or
-// if its deadline passed, before the function.
-func (r *sagaRun[TTx]) point(what string, of plan.Run, modes ...Mode) (mode Mode, gone bool) {
+// point records a point, and returns the fault to inject. It returns ended=true if the saga was cancelled,
+// or if its deadline passed, before the function.
+func (r *sagaRun[TTx]) point(what string, of plan.Run, modes ...Mode) (mode Mode, ended bool) {
 	if r.state.Status == plan.Running {
 		modes = append(modes, Cancels)
 		if !r.state.Deadline.IsZero() {
@@ -297,12 +297,12 @@ func (r *sagaRun[TTx]) move() error {
 	}
 	for _, run := range r.state.Runs {
 		if run.Phase == plan.Waiting || run.Phase == plan.Undoing {
-			if r.answer(run) {
+			if r.playOther(run) {
 				return nil
 			}
 		}
 	}
-	if run, waits := r.waits(); waits {
+	if run, waits := r.waitingLock(); waits {
 		return r.inLine(run)
 	}
 	next := r.state.Next()
@@ -348,8 +348,8 @@ func (r *sagaRun[TTx]) facts(a plan.Action) *engine.Facts {
 		Undo: a.Verb == plan.UndoStep, Attempt: a.Attempt}
 }
 
-// failed returns the event of a function's error.
-func (r *sagaRun[TTx]) failed(a plan.Action, err error) plan.Event {
+// failureEvent returns the event of a function's error.
+func (r *sagaRun[TTx]) failureEvent(a plan.Action, err error) plan.Event {
 	e := plan.Event{What: plan.Failed, Step: a.Step, Occurrence: a.Occurrence, Attempt: a.Attempt,
 		Reason: err.Error()}
 	if a.Verb == plan.UndoStep {
@@ -384,7 +384,7 @@ func (r *sagaRun[TTx]) feedError(a plan.Action, err error) error {
 	if r.own[what]++; r.own[what] > mostOwn {
 		return fmt.Errorf("the %s fails each time: %w", what, err)
 	}
-	r.feed(r.failed(a, err))
+	r.feed(r.failureEvent(a, err))
 	return nil
 }
 

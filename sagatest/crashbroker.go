@@ -44,7 +44,7 @@ func (c *crashBroker) Publish(ctx context.Context, msgs []skald.Message,
 	only ...broker.Topics) broker.Pending {
 	p := &crashPending{p: c.p}
 	what := msgs
-	switch mode := c.p.next(); {
+	switch mode := c.p.nextFault(); {
 	case len(msgs) < 2:
 	case mode == PartFirst:
 		what = msgs[:len(msgs)/2]
@@ -143,13 +143,13 @@ func (c *crashSubscription) Ready() <-chan struct{} { return c.s.Ready() }
 
 // Receive injects an error before the call, so that the deliveries stay in the client and are not lost.
 func (c *crashSubscription) Receive(ctx context.Context, most int) (b broker.Batch, err error) {
-	fails := c.p.next() == ErrorAfter
+	fails := c.p.nextFault() == ErrorAfter
 	err = c.p.io(call{act: "Receive"}, func() (err error) {
 		if fails {
 			return nil
 		}
 		b, err = c.s.Receive(ctx, most)
-		c.p.had(len(b.Deliveries)+len(b.Gained)+len(b.Lost) > 0, " %s", batchNote{&b})
+		c.p.addResult(len(b.Deliveries)+len(b.Gained)+len(b.Lost) > 0, " %s", batchNote{&b})
 		return err
 	})
 	return b, err
@@ -166,7 +166,7 @@ func (n batchNote) String() (out string) {
 	}
 	for i := range n.b.Deliveries {
 		d := &n.b.Deliveries[i]
-		out += fmt.Sprintf(" %s:%d:%s", d.Partition, d.Position, short(d.ID))
+		out += fmt.Sprintf(" %s:%d:%s", d.Partition, d.Position, shortID(d.ID))
 	}
 	return out
 }

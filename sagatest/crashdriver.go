@@ -47,11 +47,11 @@ func markNote(ms []store.Mark) string {
 	if len(ms) == 0 {
 		return ""
 	}
-	return ms[0].Consumer + " takes " + short(ms[0].ID)
+	return ms[0].Consumer + " takes " + shortID(ms[0].ID)
 }
 
-// short returns the last characters of an id, which distinguish ids in a trace.
-func short(id string) string { return id[max(0, len(id)-4):] }
+// shortID returns the last characters of an id, which distinguish ids in a trace.
+func shortID(id string) string { return id[max(0, len(id)-4):] }
 
 func (c *crashDriver[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect) error {
 	return c.p.io(call{act: "Write", effect: true, note: func() string { return effectNote(es) }},
@@ -63,16 +63,16 @@ func (c *crashDriver[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect
 func effectNote(es []store.Effect) (out string) {
 	for _, e := range es {
 		if e.Mark != nil {
-			out += fmt.Sprintf(" mark %s %v", short(e.Mark.ID), e.Mark.Outcome)
+			out += fmt.Sprintf(" mark %s %v", shortID(e.Mark.ID), e.Mark.Outcome)
 		}
 		if e.Quarantine != nil {
-			out += fmt.Sprintf(" %s in quarantine: %v", short(e.Quarantine.ID), e.Quarantine.Why)
+			out += fmt.Sprintf(" %s in quarantine: %v", shortID(e.Quarantine.ID), e.Quarantine.Why)
 		}
 		if e.Admit != nil {
 			out += fmt.Sprintf(" admit %d", e.Admit.Number)
 		}
 		if e.Admitted != nil {
-			out += fmt.Sprintf(" %s from quarantine", short(e.Admitted.ID))
+			out += fmt.Sprintf(" %s from quarantine", shortID(e.Admitted.ID))
 		}
 		out += keepNote(e) + sagaNote(e.Saga) + rowNote(e.Rows)
 		if len(e.Tracked) > 0 {
@@ -96,7 +96,7 @@ func effectNote(es []store.Effect) (out string) {
 
 func keepNote(e store.Effect) (out string) {
 	if k := e.Park; k != nil {
-		out += fmt.Sprintf(" park %s after %d", short(k.ID), k.Attempts)
+		out += fmt.Sprintf(" park %s after %d", shortID(k.ID), k.Attempts)
 		if k.Dead != nil {
 			out += " dead: " + k.Dead.Kind
 		}
@@ -105,17 +105,17 @@ func keepNote(e store.Effect) (out string) {
 		out += " rewind " + e.Rewind.Partition
 	}
 	if e.Requeue != nil {
-		out += " release " + short(e.Requeue.ID)
+		out += " release " + shortID(e.Requeue.ID)
 	}
 	if e.Finish != nil {
-		out += " free " + short(e.Finish.ID)
+		out += " free " + shortID(e.Finish.ID)
 	}
 	return out
 }
 
 func rowNote(ms []skald.Message) (out string) {
 	for i := range ms {
-		out += " " + ms[i].Type + "/" + string(ms[i].Key) + "/" + short(ms[i].ID)
+		out += " " + ms[i].Type + "/" + string(ms[i].Key) + "/" + shortID(ms[i].ID)
 	}
 	return out
 }
@@ -169,7 +169,7 @@ func (c *crashDriver[TTx]) Lease(ctx context.Context, ask store.LeaseRequest) (g
 	err = c.p.io(call{act: "Lease", effect: true, note: func() string { return ask.Owner }},
 		func() (err error) {
 			got, err = c.d.Lease(ctx, ask)
-			c.p.had(true, " has %d of %d", len(got.Shards), got.Share)
+			c.p.addResult(true, " has %d of %d", len(got.Shards), got.Share)
 			return err
 		})
 	return got, err
@@ -178,7 +178,7 @@ func (c *crashDriver[TTx]) Lease(ctx context.Context, ask store.LeaseRequest) (g
 func (c *crashDriver[TTx]) Pull(ctx context.Context, w store.Window, limit int) (page store.Page, err error) {
 	err = c.p.io(call{act: "Pull"}, func() (err error) {
 		page, err = c.d.Pull(ctx, w, limit)
-		c.p.had(false, " %d rows after %d", len(page.Rows), w.After)
+		c.p.addResult(false, " %d rows after %d", len(page.Rows), w.After)
 		return err
 	})
 	return page, err
@@ -197,9 +197,9 @@ func (c *crashDriver[TTx]) Claim(ctx context.Context, w store.ClaimRequest) (out
 	err = c.p.io(call{act: "Claim", effect: true}, func() (err error) {
 		out, err = c.d.Claim(ctx, w)
 		if w.Sagas != nil {
-			c.p.had(len(out.Sagas) > 0, " %d sagas", len(out.Sagas))
+			c.p.addResult(len(out.Sagas) > 0, " %d sagas", len(out.Sagas))
 		} else {
-			c.p.had(len(out.Parked) > 0, " %d parked", len(out.Parked))
+			c.p.addResult(len(out.Parked) > 0, " %d parked", len(out.Parked))
 		}
 		return err
 	})
@@ -252,7 +252,7 @@ func (c *crashDriver[TTx]) List(ctx context.Context, l store.List) (out store.Li
 	err = c.p.io(call{act: "List"}, func() (err error) {
 		out, err = c.d.List(ctx, l)
 		if n := len(out.Parked) + len(out.Quarantined); err == nil {
-			c.p.had(n > 0, " %d", n)
+			c.p.addResult(n > 0, " %d", n)
 		}
 		return err
 	})
@@ -373,33 +373,33 @@ func (c *crashUnit[TTx]) CommitThen(ctx context.Context, next store.Intake,
 	return then, err
 }
 
-// Rollback is two I/Os if it has effects instead: the rollback, and the effects. It is one call of the
-// driver, unless a fault happens between the two.
-func (c *crashUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) (stored []bool, err error) {
-	stored = make([]bool, len(instead))
+// Rollback is two I/Os if effects has an entry: the rollback, and the write of the effects. It is one call
+// of the driver, unless a fault happens between the two I/Os.
+func (c *crashUnit[TTx]) Rollback(ctx context.Context, effects ...store.Effect) (stored []bool, err error) {
+	stored = make([]bool, len(effects))
 	if c.p.dead {
 		return stored, ErrCrashed
 	}
 	n := len(c.p.w.log) + 1
 	between := c.p.w.plan.at(n + 1)
-	split := len(instead) > 0 && (c.p.w.plan.at(n) != "" || between == CrashBefore || between == Pause)
+	split := len(effects) > 0 && (c.p.w.plan.at(n) != "" || between == CrashBefore || between == Pause)
 	err = c.p.io(call{act: "Rollback"}, func() error {
 		c.p.closed(c)
-		if !split && len(instead) > 0 {
+		if !split && len(effects) > 0 {
 			return nil
 		}
 		_, err := c.u.Rollback(ctx)
 		return err
 	})
-	if err != nil || len(instead) == 0 {
+	if err != nil || len(effects) == 0 {
 		return stored, err
 	}
 	err = c.p.io(call{act: "Rollback, instead", effect: true,
-		note: func() string { return effectNote(instead) }}, func() (err error) {
+		note: func() string { return effectNote(effects) }}, func() (err error) {
 		if split {
-			stored, err = c.d.Apply(ctx, instead...)
+			stored, err = c.d.Apply(ctx, effects...)
 		} else {
-			stored, err = c.u.Rollback(ctx, instead...)
+			stored, err = c.u.Rollback(ctx, effects...)
 		}
 		return err
 	})

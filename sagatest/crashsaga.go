@@ -18,7 +18,7 @@ func (c *crashDriver[TTx]) StartSagas(ctx context.Context, tx TTx,
 	}
 	err = c.p.io(call{act: "StartSagas", effect: true, note: note}, func() (err error) {
 		stored, fresh, err = c.d.StartSagas(ctx, tx, ss...)
-		c.p.had(slices.Contains(fresh, true), " fresh: %v", fresh)
+		c.p.addResult(slices.Contains(fresh, true), " fresh: %v", fresh)
 		return err
 	})
 	return stored, fresh, err
@@ -41,10 +41,10 @@ func (c *crashDriver[TTx]) LockSagas(ctx context.Context, tx TTx,
 
 func (c *crashDriver[TTx]) HoldEntities(ctx context.Context, tx TTx, h store.EntityHold) (first bool,
 	err error) {
-	err = c.p.io(call{act: "HoldEntities", effect: true, note: func() string { return short(h.Saga.Key) }},
+	err = c.p.io(call{act: "HoldEntities", effect: true, note: func() string { return shortID(h.Saga.Key) }},
 		func() (err error) {
 			first, err = c.d.HoldEntities(ctx, tx, h)
-			c.p.had(first, " first: %v", first)
+			c.p.addResult(first, " first: %v", first)
 			return err
 		})
 	return first, err
@@ -54,7 +54,7 @@ func (c *crashDriver[TTx]) QueueState(ctx context.Context, tx TTx, holder string
 	err error) {
 	err = c.p.io(call{act: "QueueState"}, func() (err error) {
 		queued, first, err = c.d.QueueState(ctx, tx, holder)
-		c.p.had(first, " first: %v", first)
+		c.p.addResult(first, " first: %v", first)
 		return err
 	})
 	return queued, first, err
@@ -78,7 +78,7 @@ func sagaNote(m *store.SagaUpdate) string {
 	if m == nil {
 		return ""
 	}
-	return fmt.Sprintf(" saga %s after %d: %s", short(m.Key), m.Version, m.Status)
+	return fmt.Sprintf(" saga %s after %d: %s", shortID(m.Key), m.Version, m.Status)
 }
 
 func (c *crashDriver[TTx]) LockTracked(ctx context.Context, tx TTx, flow string,

@@ -50,13 +50,13 @@ func Drain(ctx context.Context, steppers ...skald.Stepper) error {
 }
 
 // DrainAllowing is like Drain, for a test in which some messages do not take effect. It returns no ErrLeft
-// for messages of the kinds in may.
-func DrainAllowing(ctx context.Context, may Leftovers, steppers ...skald.Stepper) (err error) {
+// for messages of the allowed kinds.
+func DrainAllowing(ctx context.Context, allowed Leftovers, steppers ...skald.Stepper) (err error) {
 	defer func() { err = errors.Join(err, release(ctx, steppers)) }()
 	if err := drain(ctx, steppers); err != nil {
 		return err
 	}
-	return leftBy(ctx, may, steppers)
+	return leftBy(ctx, allowed, steppers)
 }
 
 // release makes the relays release their shards. A new relay in the next Drain then need not wait for the end
@@ -108,7 +108,7 @@ func turnOf(ctx context.Context, steppers []skald.Stepper) (busy bool, err error
 		}
 		did, err := s.Step(ctx)
 		if err != nil {
-			return false, ended(ctx, fmt.Errorf("drain: %T: %w", s, err))
+			return false, drainError(ctx, fmt.Errorf("drain: %T: %w", s, err))
 		}
 		busy = busy || did
 	}
@@ -124,7 +124,7 @@ func busyStepper(ctx context.Context, steppers []skald.Stepper) (skald.Stepper, 
 		}
 		quiet, err := q.Idle(ctx)
 		if err != nil {
-			return nil, ended(ctx, fmt.Errorf("drain: %T: %w", s, err))
+			return nil, drainError(ctx, fmt.Errorf("drain: %T: %w", s, err))
 		}
 		if !quiet {
 			return s, nil
@@ -133,8 +133,8 @@ func busyStepper(ctx context.Context, steppers []skald.Stepper) (skald.Stepper, 
 	return nil, nil
 }
 
-// ended returns err, or ErrNotIdle with err if the time is over.
-func ended(ctx context.Context, err error) error {
+// drainError returns err. If the time is over, it returns ErrNotIdle with err.
+func drainError(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}

@@ -312,10 +312,10 @@ func (s *search) pairs(base []event) {
 	}
 }
 
-// crashes returns the crashes after I/O number from that make a difference. These are crashes before each
-// effect, and after the last effect of a turn.
-func crashes(log []event, from int) (out []Fault) {
-	for i := from; i < len(log); i++ {
+// crashes returns the crashes after the I/O with this number that make a difference. These are crashes
+// before each effect, and after the last effect of a turn.
+func crashes(log []event, number int) (out []Fault) {
+	for i := number; i < len(log); i++ {
 		if !log[i].effect {
 			continue
 		}

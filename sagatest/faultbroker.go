@@ -46,10 +46,10 @@ func (b *faultyBroker) Publish(ctx context.Context, msgs []skald.Message,
 }
 
 // identities returns the identities of the messages in list.
-func identities[T any](list []T, of func(*T) *skald.Message) []store.Identity {
+func identities[T any](list []T, message func(*T) *skald.Message) []store.Identity {
 	out := make([]store.Identity, len(list))
 	for i := range list {
-		m := of(&list[i])
+		m := message(&list[i])
 		out[i] = store.Identity{Source: m.Source, ID: m.ID}
 	}
 	return out
@@ -87,8 +87,8 @@ func (b *faultyBroker) isHeld(m *skald.Message) bool {
 	return m.Key != nil && slices.ContainsFunc(b.held[heldKey(m)], (*faultyPending).holds)
 }
 
-// told unblocks the keys of p, because the caller now has the result.
-func (b *faultyBroker) told(p *faultyPending) {
+// unblock unblocks the keys of p, because the caller now has the result.
+func (b *faultyBroker) unblock(p *faultyPending) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p.known = true
@@ -185,7 +185,7 @@ func (p *faultyPending) Wait(ctx context.Context) error {
 	if p.err = p.answer(err); p.err == nil {
 		p.err = p.b.f.liveWith(p.of)
 	}
-	p.b.told(p)
+	p.b.unblock(p)
 	return p.err
 }
 

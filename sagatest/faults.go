@@ -225,11 +225,11 @@ func (f *Faults) hit(kind string, rate float64) bool {
 }
 
 // strike is like hit, but returns the error of a call with these messages, or nil.
-func (f *Faults) strike(kind string, rate float64, of []store.Identity) error {
+func (f *Faults) strike(kind string, rate float64, messages []store.Identity) error {
 	if !f.hit(kind, rate) {
 		return nil
 	}
-	f.told(kind, of)
+	f.told(kind, messages)
 	return &FaultError{Kind: kind}
 }
 

@@ -74,17 +74,17 @@ func (d *faultyDriver[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bo
 	}
 	stored, err := d.d.Apply(ctx, es...)
 	if err == nil {
-		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
+		err = d.f.faultAfter(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
 	}
 	return stored, err
 }
 
-// after returns the fault of a call that has taken effect, or nil.
-func (f *Faults) after(kind string, rate float64, of []store.Identity) error {
-	if err := f.strike(kind, rate, of); err != nil {
+// faultAfter returns the fault of a call that has taken effect, or nil.
+func (f *Faults) faultAfter(kind string, rate float64, messages []store.Identity) error {
+	if err := f.strike(kind, rate, messages); err != nil {
 		return err
 	}
-	return f.liveWith(of)
+	return f.liveWith(messages)
 }
 
 func (d *faultyDriver[TTx]) Seen(ctx context.Context, consumer string,
@@ -128,7 +128,7 @@ func (d *faultyDriver[TTx]) Lease(ctx context.Context, ask store.LeaseRequest) (
 	}
 	got, err := d.d.Lease(ctx, ask)
 	if err == nil && ask.SnapshotBase != nil && got.Tip != *ask.SnapshotBase {
-		err = d.f.after(TickUnknown, d.f.rates.TickUnknown, nil)
+		err = d.f.faultAfter(TickUnknown, d.f.rates.TickUnknown, nil)
 	}
 	return got, err
 }
@@ -163,7 +163,7 @@ func (d *faultyDriver[TTx]) claimSagas(ctx context.Context, w store.ClaimRequest
 	}
 	out, err := d.d.Claim(ctx, w)
 	if err == nil && len(out.Sagas) > 0 {
-		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
+		err = d.f.faultAfter(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
 	}
 	return out, err
 }
@@ -174,7 +174,7 @@ func (d *faultyDriver[TTx]) Reserve(ctx context.Context, r store.Reservation) (s
 	}
 	out, err := d.d.Reserve(ctx, r)
 	if err == nil && out.Outcome == store.Fresh && !out.Rival {
-		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
+		err = d.f.faultAfter(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
 	}
 	return out, err
 }
@@ -189,7 +189,7 @@ func (d *faultyDriver[TTx]) SyncConsumer(ctx context.Context, a store.SyncReques
 	}
 	out, err := d.d.SyncConsumer(ctx, a)
 	if err == nil && !a.Take && (len(a.Checkpoints) > 0 || a.Heartbeat != nil && len(a.Heartbeat.Own) > 0) {
-		err = d.f.after(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
+		err = d.f.faultAfter(ApplyUnknown, d.f.rates.ApplyUnknown, nil)
 	}
 	return out, err
 }
@@ -291,7 +291,7 @@ func (u *faultyUnit[TTx]) CommitThen(ctx context.Context, next store.Intake,
 	if err != nil {
 		return nil, err
 	}
-	if err := u.f.after(CommitUnknown, u.f.rates.CommitUnknown, u.of); err != nil {
+	if err := u.f.faultAfter(CommitUnknown, u.f.rates.CommitUnknown, u.of); err != nil {
 		if then != nil {
 			_, _ = then.Rollback(ctx)
 		}
@@ -337,7 +337,7 @@ func (u *faultyUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error 
 	if err := u.u.Commit(ctx, es...); err != nil {
 		return err
 	}
-	return u.f.after(CommitUnknown, u.f.rates.CommitUnknown, u.of)
+	return u.f.faultAfter(CommitUnknown, u.f.rates.CommitUnknown, u.of)
 }
 
 func (u *faultyUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
@@ -347,7 +347,7 @@ func (u *faultyUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect)
 	}
 	stored, err := u.u.Rollback(ctx, instead...)
 	if err == nil && len(instead) > 0 {
-		err = u.f.after(ApplyUnknown, u.f.rates.ApplyUnknown, u.of)
+		err = u.f.faultAfter(ApplyUnknown, u.f.rates.ApplyUnknown, u.of)
 	}
 	return stored, err
 }

@@ -34,13 +34,13 @@ type faultyPartition struct {
 	acked int64             // the highest acknowledged position, or -1
 }
 
-// newFaultySubscription returns a subscription that ends when over is closed.
-func newFaultySubscription(inner broker.Subscription, f *Faults, over <-chan struct{}) *faultySubscription {
+// newFaultySubscription returns a subscription that ends when the channel end is closed.
+func newFaultySubscription(inner broker.Subscription, f *Faults, end <-chan struct{}) *faultySubscription {
 	s := &faultySubscription{
 		Subscription: inner, f: f, ready: make(chan struct{}, 1), end: make(chan struct{}),
 		partitions: map[string]*faultyPartition{},
 	}
-	go s.forward(over)
+	go s.forward(end)
 	f.diesWith(s, s.kill)
 	return s
 }
@@ -88,8 +88,8 @@ func (s *faultySubscription) kill() {
 	_ = s.Subscription.Close(ctx) // the process is dead, so no caller gets the error
 }
 
-// gone returns the error of calls after the end.
-func (s *faultySubscription) gone() error {
+// endError returns the error of calls after the end.
+func (s *faultySubscription) endError() error {
 	if err := s.f.alive(); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (s *faultySubscription) Receive(ctx context.Context, most int) (broker.Batc
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dead {
-		return broker.Batch{}, s.gone()
+		return broker.Batch{}, s.endError()
 	}
 	if err := s.f.strike(ReceiveFailed, s.f.rates.ReceiveFails, nil); err != nil {
 		s.wake()
@@ -163,9 +163,9 @@ func delivered(ds []broker.Delivery) []store.Identity {
 	return identities(ds, func(d *broker.Delivery) *skald.Message { return &d.Message })
 }
 
-// give removes deliveries from the queues of partitions that are not delayed, and returns them. Most limits
-// their number.
-func (s *faultySubscription) give(most int) (out []broker.Delivery) {
+// give removes at most limit deliveries from the queues of partitions that are not delayed, and returns
+// them.
+func (s *faultySubscription) give(limit int) (out []broker.Delivery) {
 	now := time.Now()
 	for _, name := range s.order {
 		l := s.partitions[name]
@@ -173,7 +173,7 @@ func (s *faultySubscription) give(most int) (out []broker.Delivery) {
 			continue
 		}
 		l.until = time.Time{}
-		n := min(most-len(out), len(l.queue))
+		n := min(limit-len(out), len(l.queue))
 		out = append(out, l.queue[:n]...)
 		l.remember(l.queue[:n])
 		if l.queue = l.queue[n:]; len(l.queue) > 0 {
@@ -204,7 +204,7 @@ func (s *faultySubscription) Ack(ctx context.Context, ds []broker.Delivery) erro
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dead {
-		return s.gone()
+		return s.endError()
 	}
 	if s.f.hit(AckLost, s.f.rates.AckLost) {
 		s.f.told(AckLost, delivered(ds))
@@ -249,7 +249,7 @@ func (s *faultySubscription) Close(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dead {
-		return s.gone()
+		return s.endError()
 	}
 	s.dead = true
 	close(s.end)

@@ -35,8 +35,8 @@ type keeper interface {
 	Stored(ctx context.Context, limit int) ([]store.Parked, error)
 }
 
-// leftBy returns an error about messages that are left, or nil. It ignores the kinds in may.
-func leftBy(ctx context.Context, may Leftovers, steppers []skald.Stepper) error {
+// leftBy returns an error about messages that are left, or nil. It ignores messages of the allowed kinds.
+func leftBy(ctx context.Context, allowed Leftovers, steppers []skald.Stepper) error {
 	var found []string
 	for _, s := range steppers {
 		b, can := s.(backlogger)
@@ -47,13 +47,13 @@ func leftBy(ctx context.Context, may Leftovers, steppers []skald.Stepper) error 
 		if err != nil {
 			return fmt.Errorf("drain: %T: what is left: %w", s, err)
 		}
-		one := leftOf(back, may)
-		if k, can := s.(keeper); can && len(back.PerConsumer) > 0 && may&(Parked|Dead) != Parked|Dead {
+		one := leftOf(back, allowed)
+		if k, can := s.(keeper); can && len(back.PerConsumer) > 0 && allowed&(Parked|Dead) != Parked|Dead {
 			named, err := k.Stored(ctx, mostNamed)
 			if err != nil {
 				return fmt.Errorf("drain: %T: what is left: %w", s, err)
 			}
-			one = append(one, namedOf(named, may)...)
+			one = append(one, namedOf(named, allowed)...)
 		}
 		for _, text := range one {
 			if !slices.Contains(found, text) {

@@ -103,14 +103,14 @@ func (p *Process) io(c call, do func() error) error {
 	return do()
 }
 
-// next returns the fault for the next I/O, or "".
-func (p *Process) next() Mode { return p.w.plan.at(len(p.w.log) + 1) }
+// nextFault returns the fault for the next I/O, or "".
+func (p *Process) nextFault() Mode { return p.w.plan.at(len(p.w.log) + 1) }
 
 // count adds an I/O to the log, and returns its fault.
 func (p *Process) count(c call) Mode {
 	w := p.w
 	e := event{turn: w.turns, effect: c.effect, first: c.parts > 1, last: c.parts > 1 && c.keyed}
-	mode := p.next()
+	mode := p.nextFault()
 	if mode == PartFirst && !e.first || mode == PartLast && !e.last {
 		mode = ""
 	}
@@ -127,12 +127,12 @@ func (p *Process) count(c call) Mode {
 	return mode
 }
 
-// had adds the result of the current I/O to the log.
-func (p *Process) had(effect bool, note string, of ...any) {
+// addResult adds the result of the current I/O to the log.
+func (p *Process) addResult(effect bool, note string, args ...any) {
 	e := &p.w.log[p.last]
 	e.effect = effect
 	if p.w.tracing && note != "" {
-		e.text += fmt.Sprintf(note, of...)
+		e.text += fmt.Sprintf(note, args...)
 	}
 }
 
@@ -159,8 +159,8 @@ func (p *Process) end() {
 	}
 }
 
-// turn steps each stepper once. It first starts a session if there is none.
-func (p *Process) turn() (busy bool) {
+// stepAll steps each stepper once. It first starts a session if there is none.
+func (p *Process) stepAll() (busy bool) {
 	if p.paused {
 		return false
 	}

@@ -22,7 +22,7 @@ func (d *unmarked[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[
 	if len(in.Marks) == 1 && in.Marks[0].Source == "" {
 		return d.Driver.Begin(ctx, in) // a key of once.Do or of an HTTP endpoint, not a message
 	}
-	found, err := d.kept(ctx, in.Marks)
+	found, err := d.verdicts(ctx, in.Marks)
 	if err != nil {
 		return nil, err
 	}
@@ -40,9 +40,9 @@ func (d *unmarked[TTx]) Begin(ctx context.Context, in store.Intake) (store.Unit[
 	return &unmarkedUnit[TTx]{u, found, steps}, nil
 }
 
-// kept returns the verdicts on arriving messages without marks. It locks no rows, so another process may park
-// a message immediately afterwards.
-func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.Verdict, error) {
+// verdicts returns the verdicts on arriving messages without marks. It locks no rows, so another process
+// may park a message immediately afterwards.
+func (d *unmarked[TTx]) verdicts(ctx context.Context, marks []store.Mark) ([]store.Verdict, error) {
 	found := make([]store.Verdict, len(marks))
 	for i, m := range marks {
 		if m.KeyOrder != store.Arriving {
@@ -51,7 +51,7 @@ func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.V
 		list, err := store.ListParked(ctx, d, store.ParkedQuery{Consumer: m.Consumer, Identity: &m.Identity,
 			Bare: true, Limit: 1})
 		if err == nil && len(list) == 0 && m.Key != nil {
-			found[i].Outcome, err = d.before(ctx, m)
+			found[i].Outcome, err = d.keyOutcome(ctx, m)
 		}
 		switch {
 		case err != nil:
@@ -66,8 +66,8 @@ func (d *unmarked[TTx]) kept(ctx context.Context, marks []store.Mark) ([]store.V
 	return found, nil
 }
 
-// before returns Behind if earlier messages with the same key block it, or else Fresh.
-func (d *unmarked[TTx]) before(ctx context.Context, m store.Mark) (store.Outcome, error) {
+// keyOutcome returns Behind if earlier messages with the same key block the message, or else Fresh.
+func (d *unmarked[TTx]) keyOutcome(ctx context.Context, m store.Mark) (store.Outcome, error) {
 	list, err := store.ListParked(ctx, d, store.ParkedQuery{Consumer: m.Consumer, Key: m.Key, Bare: true,
 		Limit: 100})
 	if slices.ContainsFunc(list, func(p store.Parked) bool { return p.Dead == nil || p.Dead.BlocksKey }) {
@@ -81,7 +81,7 @@ func (d *unmarked[TTx]) Seen(_ context.Context, _ string, ids []store.Identity) 
 }
 
 func (d *unmarked[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
-	return d.Driver.Apply(ctx, without(es, dropMark)...)
+	return d.Driver.Apply(ctx, changed(es, dropMark)...)
 }
 
 type unmarkedUnit[TTx any] struct {
@@ -103,20 +103,20 @@ func (u *unmarkedUnit[TTx]) CommitThen(ctx context.Context, _ store.Intake,
 }
 
 func (u *unmarkedUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
-	return u.Unit.Commit(ctx, without(es, dropMark)...)
+	return u.Unit.Commit(ctx, changed(es, dropMark)...)
 }
 
 func (u *unmarkedUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
-	return u.Unit.Rollback(ctx, without(instead, dropMark)...)
+	return u.Unit.Rollback(ctx, changed(instead, dropMark)...)
 }
 
 func dropMark(e *store.Effect) { e.Mark, e.Step = nil, nil }
 
-// without returns a copy of es in which drop has changed each effect.
-func without(es []store.Effect, drop func(*store.Effect)) []store.Effect {
+// changed returns a copy of es in which the function change has changed each effect.
+func changed(es []store.Effect, change func(*store.Effect)) []store.Effect {
 	es = slices.Clone(es)
 	for i := range es {
-		drop(&es[i])
+		change(&es[i])
 	}
 	return es
 }
@@ -151,8 +151,8 @@ func (s hastySubscription) Ack(context.Context, []broker.Delivery) error { retur
 
 // DualWrite returns d without an outbox, as most services are written. It publishes a handler's messages
 // after the commit, and messages in a caller's own transaction when they are written. It ignores failed
-// publishes. Source is the source of the messages, which the database would set otherwise. A crash before a
-// publish loses messages. Messages of a transaction that is rolled back are published.
+// publishes. The argument source is the source of the messages, which the database would set otherwise. A
+// crash before a publish loses messages. Messages of a transaction that is rolled back are published.
 func DualWrite[TTx any](d store.Driver[TTx], bus broker.Publisher, source string) store.Driver[TTx] {
 	return &dual[TTx]{Driver: d, bus: bus, source: source, units: map[any]*dualUnit[TTx]{}}
 }
@@ -191,7 +191,7 @@ func (d *dual[TTx]) Write(ctx context.Context, tx TTx, es ...store.Effect) error
 }
 
 func (d *dual[TTx]) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
-	stored, err := d.Driver.Apply(ctx, without(es, dropRows)...)
+	stored, err := d.Driver.Apply(ctx, changed(es, dropRows)...)
 	d.publish(ctx, storedRows(es, stored, err))
 	return stored, err
 }
@@ -250,7 +250,7 @@ func (u *dualUnit[TTx]) CommitThen(ctx context.Context, _ store.Intake,
 
 func (u *dualUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
 	u.ended()
-	if err := u.Unit.Commit(ctx, without(es, dropRows)...); err != nil {
+	if err := u.Unit.Commit(ctx, changed(es, dropRows)...); err != nil {
 		return err
 	}
 	u.d.publish(ctx, append(u.messages, rowsOf(es)...))
@@ -259,7 +259,7 @@ func (u *dualUnit[TTx]) Commit(ctx context.Context, es ...store.Effect) error {
 
 func (u *dualUnit[TTx]) Rollback(ctx context.Context, instead ...store.Effect) ([]bool, error) {
 	u.ended()
-	stored, err := u.Unit.Rollback(ctx, without(instead, dropRows)...)
+	stored, err := u.Unit.Rollback(ctx, changed(instead, dropRows)...)
 	u.d.publish(ctx, storedRows(instead, stored, err))
 	return stored, err
 }

@@ -55,9 +55,9 @@ func (w *World) NewID(now time.Time) string {
 	return fmt.Sprintf("%08x-%04x-7000-8000-%012x", ms>>16, ms&0xffff, w.ids)
 }
 
-// Process adds a process. It calls build for each session of the process. Build must make the components
-// again, over stores and brokers that CrashDriver and CrashBroker wrap, and pass them to p.Step. If build
-// returns an error, the start has failed, and is retried.
+// Process adds a process. It calls the function build for each session of the process. This function must
+// make the components again, over stores and brokers that CrashDriver and CrashBroker wrap, and pass them
+// to p.Step. If build returns an error, the start has failed, and is retried.
 func (w *World) Process(name string, build func(p *Process) error) *Process {
 	p := &Process{w: w, Name: name, build: build, dead: true, open: map[any]func(){}}
 	w.processes = append(w.processes, p)
@@ -77,10 +77,10 @@ func (w *World) Finally(name string, holds func() error) {
 // Cleanup adds a function to be called at the end of the run.
 func (w *World) Cleanup(f func()) { w.cleanup = append(w.cleanup, f) }
 
-// run gives the processes turns until all were idle for the duration rest. Then it checks the invariants.
-func (w *World) run(rest time.Duration) {
+// run steps the processes until all were idle for the duration idleTime. Then it checks the invariants.
+func (w *World) run(idleTime time.Duration) {
 	quiet, paused := time.Duration(0), 0
-	for n := 0; quiet <= rest && len(w.broken) == 0; n++ {
+	for n := 0; quiet <= idleTime && len(w.broken) == 0; n++ {
 		busy, troubled := w.round()
 		if busy || troubled {
 			quiet = 0
@@ -93,7 +93,7 @@ func (w *World) run(rest time.Duration) {
 			step, quiet = idle, quiet+idle
 		}
 		w.now = w.now.Add(step)
-		if (quiet > rest || paused > mostPause) && w.wake() {
+		if (quiet > idleTime || paused > mostPause) && w.wake() {
 			quiet, paused = 0, 0
 		}
 		if n > mostRound {
@@ -113,7 +113,7 @@ func (w *World) run(rest time.Duration) {
 func (w *World) round() (busy, troubled bool) {
 	for _, p := range w.processes {
 		w.turns++
-		busy = p.turn() || busy
+		busy = p.stepAll() || busy
 		troubled = troubled || p.dead || p.err != nil
 		for _, c := range w.always {
 			w.hold(c)

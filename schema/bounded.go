@@ -61,22 +61,22 @@ func (s Schema) Bounded() error {
 	return nil
 }
 
-// size returns the greatest depth of brackets in a text, and the number of its parts. It also counts brackets
-// in strings and comments, so the results may be too large, but never too small.
-func size(text string) (depth, parts int) {
+// size returns the greatest depth of brackets in a text, and the count of its parts. It also counts
+// brackets in strings and comments, so the results may be too large, but never too small.
+func size(text string) (depth, count int) {
 	open := 0
 	for i := range len(text) {
 		switch text[i] {
 		case '{', '[', '(', '<':
-			open, parts = open+1, parts+1
+			open, count = open+1, count+1
 			depth = max(depth, open)
 		case '}', ']', ')', '>':
 			open = max(open-1, 0)
 		case ';', ',':
-			parts++
+			count++
 		}
 	}
-	return depth, parts
+	return depth, count
 }
 
 // bounded returns a client with the options of c that reads at most mostAnswer bytes of an answer. Its errors

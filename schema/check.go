@@ -90,7 +90,7 @@ func check(l Locked, h SubjectHistory, level string, formats []Format) (Verdict,
 		if err != nil {
 			return v, fmt.Errorf("version %d: %w", old.Version, err)
 		}
-		if same(own, was) {
+		if equalText(own, was) {
 			v.Version = old.Version
 		}
 		if v.Level == None {
@@ -143,8 +143,9 @@ func against(f Format, level string, version int, own, was Schema) (out []Break,
 	return out, err
 }
 
-// same returns true if a and b are equal. It ignores white space, because registries change it.
-func same(a, b Schema) bool {
+// equalText returns true if the schemas a and b are equal. It ignores white space, because registries
+// change it.
+func equalText(a, b Schema) bool {
 	return a.Format == b.Format && strings.Join(strings.Fields(a.Text),
 		" ") == strings.Join(strings.Fields(b.Text), " ")
 }

@@ -121,7 +121,7 @@ func (c *Codec) writes(ctx context.Context, topic, typ string, wait time.Duratio
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	with(&c.written, of, w)
+	addCopied(&c.written, of, w)
 	return w, nil
 }
 
@@ -185,7 +185,7 @@ func (c *Codec) reader(ctx context.Context, l located) (Reader, error) {
 	if kept { // otherwise the next message tries to store the schema again
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		with(&c.readers, from, r)
+		addCopied(&c.readers, from, r)
 	}
 	return r, nil
 }
@@ -240,8 +240,9 @@ func (c *Codec) resolve(writer Schema, at string) (Reader, error) {
 	return c.lang.Reader(writer, index)
 }
 
-// with adds an entry to a map. It replaces the map by a copy, because readers use the map without a lock.
-func with[K comparable, V any](all *atomic.Pointer[map[K]V], key K, v V) {
+// addCopied adds an entry to a map. It replaces the map by a copy, because readers use the map without a
+// lock.
+func addCopied[K comparable, V any](all *atomic.Pointer[map[K]V], key K, v V) {
 	next := map[K]V{}
 	if known := all.Load(); known != nil {
 		next = maps.Clone(*known)

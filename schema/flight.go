@@ -25,9 +25,10 @@ type flight[V any] struct {
 	err   error
 }
 
-// do returns the result of the call for key. It starts the call if none is in progress. It waits at most for
-// the time wait since the beginning of the call. most is the timeout of the call itself.
-func (f *flights[K, V]) do(ctx context.Context, most, wait time.Duration, key K,
+// do returns the result of the call for key. It starts the call if none is in progress. It waits at most
+// for the duration wait since the beginning of the call. The argument timeout is the timeout of the call
+// itself.
+func (f *flights[K, V]) do(ctx context.Context, timeout, wait time.Duration, key K,
 	call func(context.Context) (V, error)) (v V, err error) {
 	f.mu.Lock()
 	one := f.all[key]
@@ -37,7 +38,7 @@ func (f *flights[K, V]) do(ctx context.Context, most, wait time.Duration, key K,
 			f.all = map[K]*flight[V]{}
 		}
 		f.all[key] = one
-		go f.fly(context.WithoutCancel(ctx), most, key, one, call)
+		go f.fly(context.WithoutCancel(ctx), timeout, key, one, call)
 	}
 	f.mu.Unlock()
 	ctx, cancel := context.WithDeadlineCause(ctx, one.begun.Add(wait), errSilent)

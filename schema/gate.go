@@ -67,23 +67,24 @@ func (g *gate) enter() error {
 	return nil
 }
 
-// leave records the result of a request. changed is true if the condition of the registry has changed.
-func (g *gate) leave(err error) (is condition, changed bool) {
+// leave records the result of a request. The result changed is true if the condition of the registry has
+// changed.
+func (g *gate) leave(err error) (state condition, changed bool) {
 	switch {
 	case refusesLogin(err):
-		is = refusing
+		state = refusing
 	case unreachable(err):
-		is = away
+		state = away
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.trying, g.why, g.until = false, err, time.Now().Add(pause)
-	if is == answers {
+	if state == answers {
 		g.why = nil
 	}
-	changed = is != g.logged
-	g.logged = is
-	return is, changed
+	changed = state != g.logged
+	g.logged = state
+	return state, changed
 }
 
 // silent closes the gate because a request has no answer yet.

@@ -59,7 +59,7 @@ func (i *Inspector) Inspect(ctx context.Context, m skald.Message) (out Inspectio
 		return out, err
 	}
 	if out.Wrong = plainly(i.read(*writer, m)); out.Wrong == "" && declared != nil {
-		out.Wrong, err = i.reads(declared, *writer, l.id)
+		out.Wrong, err = i.refusal(declared, *writer, l.id)
 	}
 	return out, err
 }
@@ -167,18 +167,18 @@ func (i *Inspector) read(writer Schema, m skald.Message) error {
 	return err
 }
 
-// reads returns the reason why the declared schema cannot read payloads of writer, or "".
-func (i *Inspector) reads(declared *Locked, writer Schema, id ID) (why string, err error) {
+// refusal returns the reason why the declared schema cannot read payloads of writer, or "".
+func (i *Inspector) refusal(declared *Locked, writer Schema, id ID) (reason string, err error) {
 	both := pairing{id, declared.Subject}
-	if why, known := i.refused[both]; known {
-		return why, nil
+	if reason, known := i.refused[both]; known {
+		return reason, nil
 	}
 	reader, err := declared.Whole()
 	if err != nil {
 		return "", err
 	}
 	if f := i.format(reader.Format); reader.Format != writer.Format {
-		why = fmt.Sprintf("schema %v is in %s, and the program declares it in %s", id, writer.Format,
+		reason = fmt.Sprintf("schema %v is in %s, and the program declares it in %s", id, writer.Format,
 			reader.Format)
 	} else if f != nil {
 		problems, err := f.Problems(reader, writer)
@@ -189,13 +189,13 @@ func (i *Inspector) reads(declared *Locked, writer Schema, id ID) (why string, e
 			return "", fmt.Errorf("compare schema %v with %s: %w", id, declared.Subject, err)
 		}
 		if len(problems) > 0 {
-			why = fmt.Sprintf("the schema that the program declares does not read schema %v: %v", id,
+			reason = fmt.Sprintf("the schema that the program declares does not read schema %v: %v", id,
 				problems[0])
 		}
 	}
 	if i.refused == nil {
 		i.refused = map[pairing]string{}
 	}
-	i.refused[both] = why
-	return why, nil
+	i.refused[both] = reason
+	return reason, nil
 }

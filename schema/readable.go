@@ -8,15 +8,15 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Readable returns the payload of m as JSON. It uses the schema that kept has under the name of the registry.
-// It returns nil if the message has no schema id, or if kept does not have the schema.
-func Readable(ctx context.Context, kept store.PayloadSchemas, registry string, m skald.Message,
+// Readable returns the payload of m as JSON. It uses the schema that schemas has under the name of the
+// registry. It returns nil if the message has no schema id, or if schemas does not have the schema.
+func Readable(ctx context.Context, schemas store.PayloadSchemas, registry string, m skald.Message,
 	formats ...Format) ([]byte, error) {
 	l, err := locate(m, false)
 	if err != nil || !l.found {
 		return nil, err
 	}
-	text, err := kept.PayloadSchema(ctx, registry, l.id.String())
+	text, err := schemas.PayloadSchema(ctx, registry, l.id.String())
 	if err != nil {
 		return nil, err
 	}

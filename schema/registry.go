@@ -152,9 +152,9 @@ func (r *Registry) Schema(ctx context.Context, id ID) (Schema, error) {
 	return s, err
 }
 
-// schema returns a schema that the codec by can parse. If by cannot parse an answer, the answer is not stored
-// and expires soon, because a proxy may have sent it.
-func (r *Registry) schema(ctx context.Context, id ID, by *Codec) (s Schema, kept bool, err error) {
+// schema returns a schema that the codec can parse. If the codec cannot parse an answer, the answer is not
+// stored and expires soon, because a proxy may have sent it.
+func (r *Registry) schema(ctx context.Context, id ID, codec *Codec) (s Schema, kept bool, err error) {
 	c, err := r.config()
 	if err != nil {
 		return s, false, err
@@ -164,19 +164,19 @@ func (r *Registry) schema(ctx context.Context, id ID, by *Codec) (s Schema, kept
 	case e == nil && absent != nil:
 		return s, false, absent
 	case e == nil:
-		if e, err = r.find(ctx, c, id, by); err != nil {
+		if e, err = r.find(ctx, c, id, codec); err != nil {
 			return s, false, err
 		}
 	}
-	if by == nil {
+	if codec == nil {
 		return e.Schema, false, nil
 	}
-	if err := by.checkFormat(e.Schema); err != nil {
+	if err := codec.checkFormat(e.Schema); err != nil {
 		return s, false, unreadable(id, err)
 	}
 	if !r.isSound(e) {
 		if _, err := r.sounds.do(ctx, c.Timeout, c.Timeout, id, func(context.Context) (struct{}, error) {
-			return struct{}{}, r.examine(id, e, by)
+			return struct{}{}, r.examine(id, e, codec)
 		}); err != nil {
 			return s, false, err
 		}
@@ -292,25 +292,27 @@ func (r *Registry) learn(id ID, e *entry) *entry {
 	return e
 }
 
-// read reads a stored schema into memory. kept is true if there is one. read waits only readWait, because
-// handlers that wait for it may use all connections. A later message uses a later answer. If by cannot parse
-// the stored schema, it is used only if there is no registry.
-func (r *Registry) read(ctx context.Context, c *Config, id ID, by *Codec) (kept bool, err error) {
+// read reads a stored schema into memory. It returns found=false if the store does not have the schema. It
+// waits only readWait, because handlers that wait for it may use all connections. A later message uses a
+// later answer. If the codec cannot parse the stored schema, the schema is used only if there is no
+// registry.
+func (r *Registry) read(ctx context.Context, c *Config, id ID, codec *Codec) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readWait)
 	defer cancel()
 	return r.reads.do(ctx, c.Timeout, c.Timeout, id, func(ctx context.Context) (bool, error) {
-		s, kept, err := c.kept(ctx, id)
+		s, found, err := c.kept(ctx, id)
 		if err != nil {
 			c.Logger.Warn("cannot read the stored schemas; asking the registry", "schema",
 				id.String(), "error", err)
 		}
-		if kept && c.Client != nil && by != nil && by.checkFormat(s) == nil && by.checkSchema(s) != nil {
+		if found && c.Client != nil && codec != nil && codec.checkFormat(s) == nil &&
+			codec.checkSchema(s) != nil {
 			return false, nil
 		}
-		if kept {
+		if found {
 			r.learn(id, &entry{Schema: s, kept: true})
 		}
-		return kept, err
+		return found, err
 	})
 }
 

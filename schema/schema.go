@@ -37,8 +37,8 @@ type Import struct {
 	Needs []string `json:"needs,omitempty"` // names of the imports that it needs
 }
 
-// needs returns the names of the imports that no other import needs.
-func (s Schema) needs() (out []string) {
+// topImports returns the names of the imports that no other import needs.
+func (s Schema) topImports() (out []string) {
 	below := map[string]bool{}
 	for _, i := range s.Imports {
 		for _, n := range i.Needs {
@@ -59,9 +59,9 @@ func (s Schema) definition() string {
 	return string(text)
 }
 
-// defined parses a stored definition. there is false if the definition is empty or has no text. Older
-// versions stored such rows when another server answered in place of the registry.
-func defined(id ID, definition string) (s Schema, there bool, err error) {
+// defined parses a stored definition. It returns found=false if the definition is empty or has no text.
+// Older versions stored such rows when another server answered in place of the registry.
+func defined(id ID, definition string) (s Schema, found bool, err error) {
 	if definition == "" {
 		return s, false, nil
 	}
@@ -86,7 +86,7 @@ func (id ID) String() string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// guidOf parses a GUID. ok is false if the text is not a GUID, or if the GUID is zero.
+// guidOf parses a GUID. It returns ok=false if the text is not a GUID, or if the GUID is zero.
 func guidOf(text string) (out [16]byte, ok bool) {
 	if len(text) != 36 || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
 		return out, false

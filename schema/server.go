@@ -42,17 +42,17 @@ func (s server) byID(ctx context.Context, id ID) (Schema, error) {
 		if err != nil {
 			return Schema{}, answered(err)
 		}
-		return s.whole(ctx, found.Schema)
+		return s.withImports(ctx, found.Schema)
 	}
 	found, err := s.SchemaByID(ctx, int(id.Number))
 	if err != nil {
 		return Schema{}, answered(err)
 	}
-	return s.whole(ctx, found)
+	return s.withImports(ctx, found)
 }
 
-// whole returns a schema with all schemas that it refers to.
-func (s server) whole(ctx context.Context, found sr.Schema) (Schema, error) {
+// withImports returns a schema with all schemas that it refers to.
+func (s server) withImports(ctx context.Context, found sr.Schema) (Schema, error) {
 	out := Schema{Format: found.Type.String(), Text: found.Schema}
 	if out.Text == "" {
 		return out, odd(errNoAnswer)
@@ -75,11 +75,11 @@ func (e *referenceError) Error() string {
 }
 func (e *referenceError) Unwrap() error { return e.err }
 
-// imports adds all schemas that refs lead to to out. within has the names on the path to refs, to detect
-// cycles.
+// imports adds all schemas that refs lead to to the imports of out. The argument path has the names on the
+// path to refs, to detect cycles.
 func (s server) imports(ctx context.Context, out *Schema, refs []sr.SchemaReference,
-	within []string) (names []string, err error) {
-	if len(within) > mostDeep {
+	path []string) (names []string, err error) {
+	if len(path) > mostDeep {
 		return nil, odd(&LimitError{fmt.Sprintf("the schema refers to others more than %d deep", mostDeep)})
 	}
 	for _, ref := range refs {
@@ -87,7 +87,7 @@ func (s server) imports(ctx context.Context, out *Schema, refs []sr.SchemaRefere
 		if slices.ContainsFunc(out.Imports, func(i Import) bool { return i.Name == ref.Name }) {
 			continue
 		}
-		if slices.Contains(within, ref.Name) {
+		if slices.Contains(path, ref.Name) {
 			return nil, odd(&LimitError{fmt.Sprintf("the schema %.200s refers to itself", ref.Name)})
 		}
 		found, err := s.SchemaByVersion(ctx, ref.Subject, ref.Version)
@@ -97,7 +97,7 @@ func (s server) imports(ctx context.Context, out *Schema, refs []sr.SchemaRefere
 		if err != nil {
 			return nil, &referenceError{ref, answered(err)}
 		}
-		needs, err := s.imports(ctx, out, found.References, append(slices.Clip(within), ref.Name))
+		needs, err := s.imports(ctx, out, found.References, append(slices.Clip(path), ref.Name))
 		if err != nil {
 			return nil, err
 		}
@@ -109,11 +109,11 @@ func (s server) imports(ctx context.Context, out *Schema, refs []sr.SchemaRefere
 	return names, nil
 }
 
-// asServed returns one in the form of the registry: its imports are references to subjects with their names.
-// If add is true, asServed registers missing imports.
-func (s server) asServed(ctx context.Context, one Schema, add bool) (sr.Schema, error) {
+// asServed returns the schema original in the form of the registry: its imports are references to subjects
+// with their names. If register is true, asServed registers missing imports.
+func (s server) asServed(ctx context.Context, original Schema, register bool) (sr.Schema, error) {
 	var format sr.SchemaType
-	if err := format.UnmarshalText([]byte(one.Format)); err != nil {
+	if err := format.UnmarshalText([]byte(original.Format)); err != nil {
 		return sr.Schema{}, err
 	}
 	versions := map[string]int{}
@@ -123,10 +123,10 @@ func (s server) asServed(ctx context.Context, one Schema, add bool) (sr.Schema, 
 		}
 		return out
 	}
-	for _, i := range one.Imports {
+	for _, i := range original.Imports {
 		part := sr.Schema{Schema: i.Text, Type: format, References: refs(i.Needs)}
 		found, err := s.LookupSchema(ctx, i.Name, part)
-		if err = answered(err); errors.Is(err, errNoSchema) && add {
+		if err = answered(err); errors.Is(err, errNoSchema) && register {
 			found, err = s.CreateSchema(ctx, i.Name, part)
 		}
 		if err != nil {
@@ -134,7 +134,7 @@ func (s server) asServed(ctx context.Context, one Schema, add bool) (sr.Schema, 
 		}
 		versions[i.Name] = found.Version
 	}
-	return sr.Schema{Schema: one.Text, Type: format, References: refs(one.needs())}, nil
+	return sr.Schema{Schema: original.Text, Type: format, References: refs(original.topImports())}, nil
 }
 
 func (s server) registered(ctx context.Context, subject string, one Schema) (ID, error) {

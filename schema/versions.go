@@ -75,7 +75,7 @@ func (s server) history(ctx context.Context, subject string) (SubjectHistory, er
 		if err != nil {
 			return out, fmt.Errorf("version %d: %w", n, err)
 		}
-		whole, err := s.whole(ctx, found.Schema)
+		whole, err := s.withImports(ctx, found.Schema)
 		if err != nil {
 			return out, fmt.Errorf("version %d: %w", n, err)
 		}
@@ -128,9 +128,9 @@ func ReadVersions(r io.Reader) (Versions, error) {
 }
 
 // Push registers the schemas of a lock, imports first. It does not register a schema that is registered
-// already. It calls done after each subject. Call Check before Push, because a registry may accept schemas
-// that readers cannot read.
-func Push(ctx context.Context, client *sr.Client, lock Lock, done func(subject string, id ID)) error {
+// already. It calls onPush after each subject. Call Check before Push, because a registry may accept
+// schemas that readers cannot read.
+func Push(ctx context.Context, client *sr.Client, lock Lock, onPush func(subject string, id ID)) error {
 	to, err := bounded(client)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func Push(ctx context.Context, client *sr.Client, lock Lock, done func(subject s
 		if err != nil {
 			return fmt.Errorf("subject %s: %w", l.Subject, err)
 		}
-		done(l.Subject, id)
+		onPush(l.Subject, id)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func (h *customer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer stop()
 	head := w.Header()
 	head.Set("Cache-Control", "no-store")
-	if !reads(w, r) {
+	if !checkMethod(w, r) {
 		return
 	}
 	key := h.key(r)

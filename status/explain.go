@@ -52,7 +52,8 @@ func (s *Saga) Again(now time.Time) string {
 	return text
 }
 
-// Explain returns sentences about the answer a at the time now. Its readers know the order but not Skald.
+// Explain returns sentences about the answer a. The argument now is the current time. The readers of the
+// sentences know the order but not Skald.
 func Explain(a *Answer, now time.Time) (lines []string) {
 	for i := range a.Sagas {
 		lines = append(lines, a.Sagas[i].explain(now)...)

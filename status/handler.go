@@ -130,13 +130,13 @@ func (h *handler) route(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.PathValue("key") == "":
 		h.mux.ServeHTTP(w, r)
-	case reads(w, r): // the caller's route may accept other methods, too
+	case checkMethod(w, r): // the caller's route may accept other methods, too
 		h.answer(w, r)
 	}
 }
 
-// reads reports whether r is a GET or a HEAD. For other methods it answers 405.
-func reads(w http.ResponseWriter, r *http.Request) bool {
+// checkMethod reports whether r is a GET or a HEAD. For other methods it answers 405.
+func checkMethod(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return true
 	}

@@ -27,12 +27,12 @@ func (p *page) put(markup string, args ...any) {
 	fmt.Fprintf(p, markup, args...)
 }
 
-// either writes names, with the text between as separator.
-func (p *page) either(before string, names []string, between, after string) {
+// either writes names, with a separator between them.
+func (p *page) either(before string, names []string, separator, after string) {
 	p.put("%s", before)
 	for i, n := range names {
 		if i > 0 {
-			p.put("%s", between)
+			p.put("%s", separator)
 		}
 		p.put("<b>%s</b>", n)
 	}
@@ -41,7 +41,7 @@ func (p *page) either(before string, names []string, between, after string) {
 
 func moment(at time.Time) string { return at.Format("2006-01-02 15:04:05 MST") }
 
-// pageOf returns the HTML page for the answer a at the time now.
+// pageOf returns the HTML page for the answer a. The argument now is the current time.
 func pageOf(a *Answer, now time.Time) []byte {
 	p := &page{}
 	p.WriteString(head)

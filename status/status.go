@@ -46,16 +46,16 @@ type Silent struct {
 	Why     string `json:"why"`
 }
 
-// Ask returns the answer from one database. At is the flag that selects the database in commands: see
-// operate.BlockingMessages. For an unknown key Ask returns no error: see Answer.Known.
-func Ask(ctx context.Context, db store.Lister, key, at string) (Answer, error) {
+// Ask returns the answer from one database. The argument dbFlag is the flag that selects the database in
+// commands: see operate.BlockingMessages. For an unknown key Ask returns no error: see Answer.Known.
+func Ask(ctx context.Context, db store.Lister, key, dbFlag string) (Answer, error) {
 	a := empty(key)
-	sagas, err := operate.ReadSagaProgress(ctx, db, key, at)
+	sagas, err := operate.ReadSagaProgress(ctx, db, key, dbFlag)
 	a.addSagas("", sagas)
 	if err != nil {
 		return a, err
 	}
-	held, err := operate.BlockingMessages(ctx, db, keysOf(key, sagas), at)
+	held, err := operate.BlockingMessages(ctx, db, keysOf(key, sagas), dbFlag)
 	a.addHeld("", held)
 	return a, err
 }

@@ -23,8 +23,8 @@ type walk struct {
 
 const mostSteps = 200_000
 
-// otherMeaning returns the first problem, with found true if there is one. It returns a *schema.LimitError if
-// the schemas have too many pairs of types.
+// otherMeaning returns the first problem, or found=false if there is none. It returns a *schema.LimitError
+// if the schemas have too many pairs of types.
 func otherMeaning(reader, writer schema.Schema) (p schema.Problem, found bool, err error) {
 	w := walk{seen: map[[2]*avro.SchemaNode]bool{}}
 	r, named, err := rooted(reader)
@@ -189,15 +189,15 @@ func (w *walk) types(r, wrote *avro.SchemaNode, in, wroteIn string,
 	return p, false
 }
 
-// differs returns a description of the other meaning that a value of wrote has for the reader, or "". If only
-// one side has a logical type, the number or the bytes are the same, so there is no problem. The exception is
-// a string and a decimal.
-func differs(r, wrote *avro.SchemaNode) string {
-	ours, theirs := logicalOf(r), logicalOf(wrote)
+// differs returns a description of the other meaning that a value of the writer has for the reader, or "".
+// If only one side has a logical type, the number or the bytes are the same, so there is no problem. The
+// exception is a string and a decimal.
+func differs(r, writer *avro.SchemaNode) string {
+	ours, theirs := logicalOf(r), logicalOf(writer)
 	switch {
 	case ours != "" && theirs != "" && ours != theirs:
 		return "the reader takes it for another value"
-	case wrote.Type == "string" && strings.HasSuffix(ours, "decimal"):
+	case writer.Type == "string" && strings.HasSuffix(ours, "decimal"):
 		return "the reader takes a text for the bytes of a number"
 	case r.Type == "string" && strings.HasSuffix(theirs, "decimal"):
 		return "the reader takes the bytes of a number for a text"
@@ -276,21 +276,22 @@ func (w *walk) spelled(n *avro.SchemaNode, v any, in string, depth int) bool {
 	return false
 }
 
-// branch returns the branch of the reader's union that reads wrote. It is the branch with the same name, or
-// else with the same name without the namespace, or else the first branch to which wrote can be promoted.
-func (w *walk) branch(r, wrote *avro.SchemaNode, in string) *avro.SchemaNode {
+// branch returns the branch of the reader's union that reads a value of the writer. It is the branch with
+// the same name, or else with the same name without the namespace, or else the first branch to which the
+// writer's type can be promoted.
+func (w *walk) branch(r, writer *avro.SchemaNode, in string) *avro.SchemaNode {
 	become := map[string][]string{"int": {"long", "float", "double"}, "long": {"float", "double"},
 		"float": {"double"}, "string": {"bytes"}, "bytes": {"string"}}
 	for _, fits := range []func(one *avro.SchemaNode) bool{
 		func(one *avro.SchemaNode) bool {
-			return one.Type == wrote.Type && (one.Name == "" || fullName(one) == fullName(wrote) ||
-				slices.Contains(one.Aliases, fullName(wrote)))
+			return one.Type == writer.Type && (one.Name == "" || fullName(one) == fullName(writer) ||
+				slices.Contains(one.Aliases, fullName(writer)))
 		},
 		func(one *avro.SchemaNode) bool {
-			return one.Type == wrote.Type && (one.Name == wrote.Name || slices.Contains(one.Aliases,
-				wrote.Name))
+			return one.Type == writer.Type && (one.Name == writer.Name || slices.Contains(one.Aliases,
+				writer.Name))
 		},
-		func(one *avro.SchemaNode) bool { return slices.Contains(become[wrote.Type], one.Type) },
+		func(one *avro.SchemaNode) bool { return slices.Contains(become[writer.Type], one.Type) },
 	} {
 		for i := range r.Branches {
 			if one, _ := defined(w.reader, &r.Branches[i], in); fits(one) {

@@ -63,7 +63,7 @@ func (c *checker) validated(data []byte) (v any, err error) {
 		return nil, err
 	}
 	if !c.fast {
-		if err := over(c.compiled, v); err != nil {
+		if err := checkWeight(c.compiled, v); err != nil {
 			return nil, err
 		}
 	}

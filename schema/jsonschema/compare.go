@@ -121,7 +121,7 @@ func (c *comparison) undecided(r, w *node, path string) {
 		own, ok := r.word[name]
 		theirs, has := w.word[name]
 		if !ok {
-			ok = c.writes(name, r) && has
+			ok = c.mayAllowMore(name, r) && has
 		}
 		word := func(v any) string { return text(map[string]any{name: v}) }
 		if ok && c.meaning(c.reader, word(own)) != c.meaning(c.writer, word(theirs)) {
@@ -130,8 +130,9 @@ func (c *comparison) undecided(r, w *node, path string) {
 	}
 }
 
-// writes returns true if a keyword that only the writer has may allow values that the reader does not accept.
-func (c *comparison) writes(name string, r *node) bool {
+// mayAllowMore returns true if a keyword that only the writer has may allow values that the reader does not
+// accept.
+func (c *comparison) mayAllowMore(name string, r *node) bool {
 	object := r.Properties != nil || r.AdditionalProperties != nil || r.PatternProperties != nil
 	switch name {
 	case "allOf":

@@ -13,7 +13,7 @@ func hasDefaults(s *node) bool {
 	if s == nil {
 		return false
 	}
-	return s.Default != nil || slices.ContainsFunc(below(s), hasDefaults)
+	return s.Default != nil || slices.ContainsFunc(directParts(s), hasDefaults)
 }
 
 // fill adds the defaults of missing properties. It also removes properties with a name that differs from a
@@ -31,7 +31,7 @@ func (c *checker) fill(data []byte) ([]byte, error) {
 // references, and its allOf. It runs once per schema.
 func certain(root *node) map[*node][]*node {
 	all := map[*node][]*node{}
-	for _, s := range within(root) {
+	for _, s := range allParts(root) {
 		out := []*node{s}
 		for i := 0; i < len(out); i++ { // grows
 			more := slices.Clone(out[i].AllOf)
@@ -49,25 +49,25 @@ func certain(root *node) map[*node][]*node {
 	return all
 }
 
-// each calls see for every value in v, with each schema that applies to the value.
-func (c *checker) each(s *node, v any, see func(s *node, v any)) {
+// each calls visit for every value in v, with each schema that applies to the value.
+func (c *checker) each(s *node, v any, visit func(s *node, v any)) {
 	for _, part := range c.same[s] {
 		switch v := v.(type) {
 		case map[string]any:
 			for name, in := range v {
 				if p, declared := part.Properties[name]; declared {
-					see(p, in)
+					visit(p, in)
 				} else if part.AdditionalProperties != nil {
-					see(part.AdditionalProperties, in)
+					visit(part.AdditionalProperties, in)
 				}
 			}
 		case []any:
 			for i, in := range v {
 				switch {
 				case i < len(part.PrefixItems):
-					see(part.PrefixItems[i], in)
+					visit(part.PrefixItems[i], in)
 				case part.Items != nil:
-					see(part.Items, in)
+					visit(part.Items, in)
 				}
 			}
 		}

@@ -40,7 +40,7 @@ func (Format) Problems(reader, writer schema.Schema) ([]schema.Problem, error) {
 	c := comparison{reader: r, writer: w, seen: map[pair]int{},
 		steps: &steps{takes: map[pair]bool{}}}
 	c.schemas(r, w, "$")
-	if c.over() {
+	if c.tooMany() {
 		return nil, &schema.LimitError{What: fmt.Sprintf("the comparison takes more than %d steps",
 			mostSteps)}
 	}
@@ -87,8 +87,8 @@ const (
 	mostFound = 1000
 )
 
-// over returns true if the comparison has too many steps, and must stop.
-func (s *steps) over() bool { return s.taken > mostSteps }
+// tooMany returns true if the comparison has too many steps, and must stop.
+func (s *steps) tooMany() bool { return s.taken > mostSteps }
 
 func (c *comparison) report(path, rule, saw string, args ...any) {
 	if len(c.found) < mostFound {
@@ -118,7 +118,7 @@ func (c *comparison) schemas(r, w *node, path string) {
 	}
 	c.taken++
 	both := pair{r, w}
-	if at, seen := c.seen[both]; seen || c.over() {
+	if at, seen := c.seen[both]; seen || c.tooMany() {
 		c.low = min(c.low, at)
 		return
 	}
@@ -182,8 +182,9 @@ func definition(ref string) (name string, ok bool) {
 	return "", false
 }
 
-// compareSiblings compares the keywords next to references. all is true if there is nothing else to compare.
-func (c *comparison) compareSiblings(r, w *node, path string) (all bool) {
+// compareSiblings compares the keywords next to references. The result complete is true if there is nothing
+// else to compare.
+func (c *comparison) compareSiblings(r, w *node, path string) (complete bool) {
 	same := func() bool { return c.meaning(c.reader, r.text()) == c.meaning(c.writer, w.text()) }
 	ours, theirs := siblings(r), siblings(w)
 	switch {
@@ -199,9 +200,9 @@ func (c *comparison) compareSiblings(r, w *node, path string) (all bool) {
 	return false
 }
 
-// branches compares alternatives. The reader must accept each alternative of the writer. all is true if there
-// is nothing else to compare.
-func (c *comparison) branches(r, w *node, path string) (all bool) {
+// branches compares alternatives. The reader must accept each alternative of the writer. The result
+// complete is true if there is nothing else to compare.
+func (c *comparison) branches(r, w *node, path string) (complete bool) {
 	if r.OneOf != nil && c.meaning(c.reader, texts(r.OneOf)) == c.meaning(c.writer, texts(w.OneOf)) &&
 		r.AnyOf == nil && w.AnyOf == nil {
 		return false
@@ -217,8 +218,8 @@ func (c *comparison) branches(r, w *node, path string) (all bool) {
 		return false
 	}
 	for _, one := range ours {
-		if c.tries(one, w, path) {
-			c.only(r, w, one, path)
+		if c.accepts(one, w, path) {
+			c.checkOneOf(r, w, one, path)
 			return false
 		}
 	}
@@ -226,20 +227,21 @@ func (c *comparison) branches(r, w *node, path string) (all bool) {
 	return true
 }
 
-// tries returns true if one accepts all values that w allows. It caches the result; otherwise nested
-// alternatives would take exponential time. It does not cache a result that depends on an unfinished pair.
-func (c *comparison) tries(one, w *node, path string) bool {
-	both := pair{one, w}
+// accepts returns true if the schema r accepts all values that the schema w allows. It caches the result;
+// otherwise nested alternatives would take exponential time. It does not cache a result that depends on an
+// unfinished pair.
+func (c *comparison) accepts(r, w *node, path string) bool {
+	both := pair{r, w}
 	if takes, known := c.takes[both]; known {
 		return takes
 	}
 	try := comparison{reader: c.reader, writer: c.writer, steps: c.steps, seen: maps.Clone(c.seen),
 		depth: c.depth, low: c.depth + 1}
 	c.taken += len(c.seen) / 16
-	try.schemas(one, w, path)
+	try.schemas(r, w, path)
 	takes := len(try.found) == 0
 	switch {
-	case c.over():
+	case c.tooMany():
 	case !takes || try.low > c.depth:
 		c.takes[both] = takes
 	default:
@@ -248,8 +250,8 @@ func (c *comparison) tries(one, w *node, path string) bool {
 	return takes
 }
 
-// only reports a problem if more than one alternative of a oneOf of the reader accepts w.
-func (c *comparison) only(r, w, takes *node, path string) {
+// checkOneOf reports a problem if more than one alternative of a oneOf of the reader accepts w.
+func (c *comparison) checkOneOf(r, w, takes *node, path string) {
 	if !slices.Contains(r.OneOf, takes) {
 		return
 	}
@@ -258,7 +260,7 @@ func (c *comparison) only(r, w, takes *node, path string) {
 			continue
 		}
 		back := comparison{reader: c.writer, writer: c.reader, steps: c.steps, seen: map[pair]int{}}
-		if c.tries(one, w, path) || back.tries(w, one, path) {
+		if c.accepts(one, w, path) || back.accepts(w, one, path) {
 			c.report(path, "more than one of the reader's oneOf accepts it", "writer %.100s", w.text())
 			return
 		}

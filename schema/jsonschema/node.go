@@ -169,12 +169,12 @@ func (b *builder) node(tree any, at string) *node {
 		b.fail(at+"/multipleOf", "above 0")
 		n.MultipleOf = nil
 	}
-	b.parts(n, at)
+	b.addChildren(n, at)
 	return n
 }
 
-// parts creates the nodes below n.
-func (b *builder) parts(n *node, at string) {
+// addChildren creates the nodes below n.
+func (b *builder) addChildren(n *node, at string) {
 	if items, is := n.word["items"].([]any); is {
 		n.ItemsArray = b.nodes(items, at+"/items")
 	} else {
@@ -290,8 +290,8 @@ func texts(all []*node) string {
 	return text(out)
 }
 
-// without returns n without some keywords, or nil if no keywords are left.
-func (n *node) without(names ...string) *node {
+// omit returns n without some keywords, or nil if no keywords are left.
+func (n *node) omit(names ...string) *node {
 	rest := map[string]any{}
 	for name, v := range n.word {
 		if !slices.Contains(names, name) {

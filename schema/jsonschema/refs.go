@@ -34,7 +34,7 @@ func acyclic(root *node) error {
 		state[s] = done
 		return nil
 	}
-	for _, part := range within(root) {
+	for _, part := range allParts(root) {
 		if err := at(part); err != nil {
 			return err
 		}
@@ -42,11 +42,11 @@ func acyclic(root *node) error {
 	return nil
 }
 
-// within returns all parts of a schema, beginning with root.
-func within(root *node) []*node {
+// allParts returns all parts of a schema, beginning with root.
+func allParts(root *node) []*node {
 	parts, seen := []*node{root}, map[*node]bool{nil: true, root: true}
 	for i := 0; i < len(parts); i++ { // grows
-		for _, one := range below(parts[i]) {
+		for _, one := range directParts(parts[i]) {
 			if !seen[one] {
 				seen[one] = true
 				parts = append(parts, one)
@@ -67,8 +67,8 @@ func sameValue(root, s *node) []*node {
 	return slices.DeleteFunc(out, func(one *node) bool { return one == nil })
 }
 
-// below returns the direct parts of s.
-func below(s *node) []*node {
+// directParts returns the direct parts of s.
+func directParts(s *node) []*node {
 	out := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, s.PrefixItems, s.ItemsArray,
 		[]*node{s.Not, s.If, s.Then, s.Else, s.Items, s.AdditionalItems, s.AdditionalProperties,
 			s.Contains, s.PropertyNames, s.UnevaluatedItems, s.UnevaluatedProperties})
@@ -96,7 +96,7 @@ func target(root *node, ref string) (*node, bool) {
 // schemas have the same meaning. It counts steps.
 func (c *comparison) meaning(root *node, own string) string {
 	all, todo := map[string]string{"": own}, []string{own}
-	for len(todo) > 0 && !c.over() {
+	for len(todo) > 0 && !c.tooMany() {
 		c.steps.taken += 1 + len(todo[0])/64
 		tree, _ := decode([]byte(todo[0])) // valid, because it was parsed before
 		todo = todo[1:]
@@ -138,7 +138,7 @@ func siblings(s *node) *node {
 		return nil
 	}
 	if s.siblings == nil {
-		s.siblings = s.without("$ref", "$defs", "definitions", "$id", "$schema", "$anchor", "$comment",
+		s.siblings = s.omit("$ref", "$defs", "definitions", "$id", "$schema", "$anchor", "$comment",
 			"$vocabulary", "title", "description", "default", "examples", "deprecated", "readOnly",
 			"writeOnly",
 			"format")

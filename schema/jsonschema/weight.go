@@ -31,8 +31,8 @@ type visit struct {
 	at uintptr
 }
 
-// over returns a *schema.LimitError if the validation of v needs too many visits.
-func over(s *jsonschema.Schema, v any) error {
+// checkWeight returns a *schema.LimitError if the validation of v needs too many visits.
+func checkWeight(s *jsonschema.Schema, v any) error {
 	w := weighing{known: map[visit]int{}}
 	if w.visits(s, v) < mostVisits {
 		return nil
@@ -151,7 +151,7 @@ func alwaysFast(root *node) bool {
 		}
 		known[n] = mostWays // for a path that leads back to n, which is recursion
 		out := 1 + len(n.Enum)
-		next := below(n)
+		next := directParts(n)
 		if n.Ref != "" {
 			to, ok := target(root, n.Ref)
 			if !ok {

@@ -30,12 +30,12 @@ func (c *comparison) report(field, rule, saw string) {
 	}
 }
 
-// over returns true if the comparison has too many steps, and must stop.
-func (c *comparison) over() bool { return c.steps > mostSteps }
+// tooMany returns true if the comparison has too many steps, and must stop.
+func (c *comparison) tooMany() bool { return c.steps > mostSteps }
 
 // problems returns the problems, or an error if the comparison was stopped.
 func (c *comparison) problems() ([]schema.Problem, error) {
-	if c.over() {
+	if c.tooMany() {
 		return nil, &schema.LimitError{What: fmt.Sprintf("the comparison takes more than %d steps",
 			mostSteps)}
 	}
@@ -48,7 +48,7 @@ func (c *comparison) messages(r, w protoreflect.MessageDescriptor, path string) 
 		return
 	}
 	c.seen[both] = true
-	if c.steps += 1 + r.Fields().Len() + w.Fields().Len(); c.over() {
+	if c.steps += 1 + r.Fields().Len() + w.Fields().Len(); c.tooMany() {
 		return
 	}
 	for i := range w.Fields().Len() {
@@ -104,7 +104,7 @@ func (c *comparison) fields(r, w protoreflect.FieldDescriptor, path string) {
 		c.messages(r.Message(), w.Message(), path)
 	case r.Kind() == protoreflect.EnumKind && w.Kind() == r.Kind():
 		c.enums(r.Enum(), w.Enum(), path)
-	case !takes(r.Kind(), w.Kind()):
+	case !sameValue(r.Kind(), w.Kind()):
 		c.report(path, "the reader's type cannot hold the writer's", saw)
 	}
 }
@@ -126,8 +126,8 @@ func named(f protoreflect.FieldDescriptor) string {
 	return label + f.Kind().String()
 }
 
-// takes returns true if each value of the writer's kind is the same value in the reader's kind.
-func takes(r, w protoreflect.Kind) bool {
+// sameValue returns true if each value of the writer's kind is the same value in the reader's kind.
+func sameValue(r, w protoreflect.Kind) bool {
 	if r == w {
 		return true
 	}
@@ -151,7 +151,7 @@ func takes(r, w protoreflect.Kind) bool {
 
 // enums reports lost and renumbered values. Only a closed enum (proto2) loses unknown values.
 func (c *comparison) enums(r, w protoreflect.EnumDescriptor, path string) {
-	if c.steps += w.Values().Len(); c.over() {
+	if c.steps += w.Values().Len(); c.tooMany() {
 		return
 	}
 	for i := range w.Values().Len() {

@@ -24,11 +24,11 @@ func Codec[T proto.Message](reg *schema.Registry, o *schema.Options) *schema.Cod
 	return CodecFor[T](reg, zero.ProtoReflect().Type(), o)
 }
 
-// CodecFor returns a codec for T with messages of the type of. It is for a T such as *dynamicpb.Message, in
-// programs without generated code.
-func CodecFor[T proto.Message](reg *schema.Registry, of protoreflect.MessageType,
+// CodecFor returns a codec for T with messages of the type in message. It is for a T such as
+// *dynamicpb.Message, in programs without generated code.
+func CodecFor[T proto.Message](reg *schema.Registry, message protoreflect.MessageType,
 	o *schema.Options) *schema.Codec {
-	return schema.NewCodec(reg, language[T]{of: of}, o)
+	return schema.NewCodec(reg, language[T]{of: message}, o)
 }
 
 type language[T proto.Message] struct {
