@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// LogLimit says when to speak of something that goes on: at once, then after pauses that double from First up
-// to Most. The zero value of what is not exported is ready.
+// LogLimit limits how often a lasting problem is logged: immediately, and then after pauses that double from
+// First to Most.
 type LogLimit struct {
 	First, Most time.Duration
 
 	said  time.Time
 	pause time.Duration
-	level slog.Level // the highest so far
+	level slog.Level // the highest level of a line so far
 }
 
-// NewLogLimit is how often to speak of an outage while it lasts.
+// NewLogLimit returns the limit for the log lines of an outage.
 func NewLogLimit() LogLimit { return LogLimit{First: 20 * time.Second, Most: 10 * time.Minute} }
 
-// Due tells whether to speak now.
+// Due reports whether the caller should log the problem now. It then counts the line as logged.
 func (r *LogLimit) Due(now time.Time) bool {
 	if r.pause > 0 && now.Sub(r.said) < r.pause {
 		return false
@@ -27,8 +27,8 @@ func (r *LogLimit) Due(now time.Time) bool {
 	return true
 }
 
-// DueAs is Due for a line of a level. The first line of a higher level is due at once, so that the lines of
-// an outage do not delay the line of a wrong setting.
+// DueAs is like Due, for a line of this level. The first line of a higher level is due immediately, so that
+// the lines of an outage do not delay the line of a wrong setting.
 func (r *LogLimit) DueAs(level slog.Level, now time.Time) bool {
 	if level > r.level {
 		r.pause = 0
@@ -37,8 +37,8 @@ func (r *LogLimit) DueAs(level slog.Level, now time.Time) bool {
 	return r.Due(now)
 }
 
-// Over says that it goes on no more, and tells whether it was spoken of.
-func (r *LogLimit) Over() (spoken bool) {
-	spoken, r.pause, r.level = r.pause > 0, 0, 0
-	return spoken
+// Over records the end of the problem. It reports whether the problem was logged.
+func (r *LogLimit) Over() (logged bool) {
+	logged, r.pause, r.level = r.pause > 0, 0, 0
+	return logged
 }

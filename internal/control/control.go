@@ -1,6 +1,6 @@
-// Package control is how operators tell the running processes of a consumer what to do. A control is a row
-// among the consumer's positions (store.Checkpoint), under a partition that no broker can have: consumers
-// read those anyway, so nobody asks the database once more.
+// Package control stores the orders of operators for the running processes of a consumer. A control is a row
+// among the consumer's positions (store.Checkpoint), under a partition that no broker can have. Consumers read
+// their positions anyway, so controls need no other query.
 package control
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Prefix is what the partitions of controls begin with; a topic's name has no colon.
+// Prefix is the beginning of the partitions of controls. No topic has such a name, because it has colons.
 const Prefix = "skald:control:"
 
 const (
@@ -21,36 +21,37 @@ const (
 	skip   = Prefix + "skip:"
 )
 
-// An Order is what somebody told a consumer, and why.
+// Order is an operator's order to a consumer, with its author, reason and time.
 type Order struct {
 	Who string    `json:"who"`
 	Why string    `json:"why"`
 	At  time.Time `json:"at"`
 }
 
-// Orders are what holds for a consumer.
+// Orders has the orders in force for a consumer.
 type Orders struct {
-	Paused  *Order           // nil: it is not
-	Resumed string           // another text with each resume
+	Paused  *Order           // nil if the consumer is not paused
+	Resumed string           // differs after each resume
 	Skipped map[string]Order // by fingerprint
 }
 
-// Pause is the checkpoint that has a consumer take nothing.
+// Pause returns the checkpoint that makes a consumer receive no messages.
 func Pause(o Order) store.Checkpoint { return inForce(pause, o) }
 
-// Skip is the checkpoint that has what fails with this fingerprint become a dead letter at once.
+// Skip returns the checkpoint that turns a message immediately into a dead letter, if it fails with an error of
+// this fingerprint.
 func Skip(fingerprint string, o Order) store.Checkpoint { return inForce(skip+fingerprint, o) }
 
-// Resume are the checkpoints that end a pause and close open breakers.
+// Resume returns the checkpoints that end a pause and close open breakers.
 func Resume() []store.Checkpoint { return []store.Checkpoint{lifted(pause), lifted(resume)} }
 
-// Unskip is the checkpoint that ends Skip.
+// Unskip returns the checkpoint that ends the order of Skip.
 func Unskip(fingerprint string) store.Checkpoint { return lifted(skip + fingerprint) }
 
-// A checkpoint of another origin replaces the one that is there.
+// inForce returns the checkpoint of an order. It replaces a stored checkpoint, because its origin differs.
 func inForce(partition string, o Order) store.Checkpoint {
 	text, err := json.Marshal(o)
-	if err != nil { // a year that JSON does not know
+	if err != nil { // JSON cannot encode the year
 		o.At = time.Time{}
 		text, _ = json.Marshal(o)
 	}
@@ -61,10 +62,10 @@ func lifted(partition string) store.Checkpoint {
 	return store.Checkpoint{Partition: partition, Origin: rand.Text()}
 }
 
-// Is tells of a checkpoint whether it is a control, and no partition of a broker.
+// Is reports whether a checkpoint is a control, and not the position in a partition of a broker.
 func Is(s *store.Checkpoint) bool { return strings.HasPrefix(s.Partition, Prefix) }
 
-// Read takes what holds out of a consumer's checkpoints.
+// Read returns the orders in force from a consumer's checkpoints.
 func Read(checkpoints []store.Checkpoint) (out Orders) {
 	for i := range checkpoints {
 		s := &checkpoints[i]

@@ -1,9 +1,9 @@
 //go:build !unix
 
-// Package diskfree tells how much room a disk has.
+// Package diskfree reads the free space of a disk.
 package diskfree
 
 import "errors"
 
-// At is not known on this system.
+// At returns errors.ErrUnsupported, because Skald cannot read the free space on this system.
 func At(string) (free, all uint64, err error) { return 0, 0, errors.ErrUnsupported }

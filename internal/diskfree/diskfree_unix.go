@@ -1,11 +1,11 @@
 //go:build unix
 
-// Package diskfree tells how much room a disk has.
+// Package diskfree reads the free space of a disk.
 package diskfree
 
 import "syscall"
 
-// At is how many bytes of the file system of path may still be written by this user, and how many it has.
+// At returns the bytes that this user may still write to the file system of the path, and its size in bytes.
 func At(path string) (free, all uint64, err error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(path, &s); err != nil {

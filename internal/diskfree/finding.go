@@ -8,8 +8,8 @@ import (
 
 const gib = 1 << 30
 
-// Finding judges the room at path, where a database is: failed below 1 GiB, and below a twentieth of the disk
-// where that is less than 10 GiB; a warning below a tenth.
+// Finding grades the free space at the path of a database. The grade is Failed below 1 GiB, and also below 5%
+// of the disk if less than 10 GiB are free. The grade is Doubtful below 10% of the disk.
 func Finding(path string) (skald.Finding, error) {
 	free, all, err := At(path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package seeded shows that a test finds a bug. The binary of the test runs that test again, in a process of
-// its own, with the bug in it; the test must fail there and say why.
+// Package seeded checks that a test finds a bug. It runs the test in another process of the same test binary,
+// with the bug switched on. There the test must fail with the expected message.
 package seeded
 
 import (
@@ -13,15 +13,15 @@ import (
 
 const variable = "SKALD_SEEDED_BUG"
 
-// Bug names the bug that this process is to have. Empty: none, as in each ordinary run.
+// Bug returns the name of the bug that this process must have. It is "" in an ordinary run.
 func Bug() string { return os.Getenv(variable) }
 
-// patience is for a bug that makes its test hang.
+// patience limits the time of a test, because a bug may make it hang.
 const patience = 3 * time.Minute
 
-// Find runs test, a pattern as -run takes it, with bug in it. It fails t unless that test fails and prints
-// what says matches, lest another error be taken for that of the bug.
-func Find(t *testing.T, bug, test, says string) {
+// Find runs a test with the bug switched on. The argument test is a pattern for -test.run. Find reports an error
+// unless the test fails and its output matches the pattern want. So an unrelated failure does not count.
+func Find(t *testing.T, bug, test, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -32,8 +32,8 @@ func Find(t *testing.T, bug, test, says string) {
 		out = out[len(out)-16<<10:]
 	}
 	if err == nil {
-		t.Errorf("%s passes with the bug %q in it:\n%s", test, bug, out)
-	} else if !regexp.MustCompile(says).Match(out) {
-		t.Errorf("%s fails with the bug %q in it (%v), and does not say %q:\n%s", test, bug, err, says, out)
+		t.Errorf("%s passes with the bug %q:\n%s", test, bug, out)
+	} else if !regexp.MustCompile(want).Match(out) {
+		t.Errorf("%s fails with the bug %q (%v), but does not print %q:\n%s", test, bug, err, want, out)
 	}
 }

@@ -1,4 +1,4 @@
-// Package testlog is a log that tests read.
+// Package testlog has a log in memory, whose lines tests can read.
 package testlog
 
 import (
@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// A Log keeps what several goroutines write.
+// Log stores the text that goroutines write. Several goroutines may use it at the same time.
 type Log struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -25,10 +25,10 @@ func (l *Log) String() string {
 	return l.text.String()
 }
 
-// Logger writes lines of text to l.
+// Logger returns a logger that writes lines of text to l.
 func (l *Log) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// Count is how many lines hold all of parts.
+// Count returns the number of lines that contain all these parts.
 func (l *Log) Count(parts ...string) (n int) {
 	for line := range strings.Lines(l.String()) {
 		all := true

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// New is a UUID of version 7 in its text form, with the milliseconds of now and 74 random bits.
+// New returns a UUID of version 7 as text, with the milliseconds of the time now and 74 random bits.
 func New(now time.Time) string {
 	var u [16]byte
 	_, _ = rand.Read(u[6:]) // crypto/rand.Read never fails: it ends the process instead
 	return text(u, now)
 }
 
-// From is like New with the random bits taken from tail, for tests that need the same ids twice.
+// From is like New, but uses the bits of tail instead of random bits. So the same arguments return the same id.
 func From(now time.Time, tail [10]byte) string {
 	var u [16]byte
 	copy(u[6:], tail[:])
 	return text(u, now)
 }
 
-// Again is an id like another one, with a later time: with its random bits, if it is a UUID of version 7.
+// Again returns an id with a later time. If id is a UUID of version 7, the result has the same random bits.
 func Again(id string, now time.Time) string {
 	u, _ := Parse(id)
 	at, ok := Time(id)
@@ -55,7 +55,7 @@ func text(u [16]byte, now time.Time) string {
 	return string(out[:])
 }
 
-// Parse reads the text form of any UUID, lower or upper case.
+// Parse parses a UUID of any version, in lower or upper case. It returns ok=false for other texts.
 func Parse(s string) (u [16]byte, ok bool) {
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return u, false
@@ -70,7 +70,7 @@ func Parse(s string) (u [16]byte, ok bool) {
 	return u, err == nil
 }
 
-// Time is the time in the text form of a UUID of version 7; false for any other text.
+// Time returns the time in a UUID of version 7. It returns false for other texts.
 func Time(s string) (time.Time, bool) {
 	u, ok := Parse(s)
 	if !ok || u[6]>>4 != 7 || u[8]>>6 != 2 {
@@ -83,8 +83,9 @@ func Time(s string) (time.Time, bool) {
 	return time.UnixMilli(int64(ms)), true
 }
 
-// Begun is the time in what names a saga: in its id, or in the id at the end of its address
-// (saga:NAME:KEY:ID), which all its messages have as their correlation id. False: there is none.
+// Begun returns the time at which a saga began. The argument is the id of the saga, or its address
+// (saga:NAME:KEY:ID). All messages of a saga have this address as their correlation id. Begun returns false
+// if the argument has no time.
 func Begun(saga string) (time.Time, bool) {
 	if parts := strings.Split(saga, ":"); len(parts) == 4 && parts[0] == "saga" {
 		saga = parts[3]
