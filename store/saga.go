@@ -111,9 +111,20 @@ type SagaUpdate struct {
 	// Lease, if not 0 and if Release is false, extends the lease to this time from now.
 	Lease time.Duration
 	Final bool // the saga has ended and is never due again
-	// Wait limits the wait for a lock on the saga's row, if this update is applied alone. After that time the
-	// result is ErrBusy. 0 means 5 s.
+	// Wait limits the wait for locks of the transaction with this update. After that time Apply returns an
+	// error for which Contended returns true. 0 means 5 s. Among several updates the least Wait applies.
 	Wait time.Duration
+}
+
+// LockWait returns the least SagaUpdate.Wait of es, or otherwise if no update has one.
+func LockWait(es []Effect, otherwise time.Duration) time.Duration {
+	wait := otherwise
+	for i := range es {
+		if u := es[i].Saga; u != nil && u.Wait > 0 {
+			wait = min(wait, u.Wait)
+		}
+	}
+	return wait
 }
 
 // SagaDefinition is a definition as package saga encodes it.

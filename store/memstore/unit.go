@@ -365,9 +365,7 @@ func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	for i, e := range es {
 		err := s.enter(ctx, func() error {
 			tx := s.begin()
-			if len(es) == 1 && e.Saga != nil {
-				tx.wait = cmp.Or(e.Saga.Wait, tx.wait)
-			}
+			tx.wait = store.LockWait(es, tx.wait)
 			return tx.finish(ctx, []store.Effect{e})
 		})
 		if err != nil && !errors.Is(err, store.ErrLost) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/query"
@@ -36,8 +37,9 @@ func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	}
 	groups, err := c.groups(es, stored)
 	if err == nil {
-		if err = c.together(ctx, groups); sqlexec.Lost(err) {
-			err = c.oneByOne(ctx, groups, stored)
+		wait := store.LockWait(es, sqlexec.DefaultWait)
+		if err = c.together(ctx, wait, groups); sqlexec.Lost(err) {
+			err = c.oneByOne(ctx, wait, groups, stored)
 		}
 	}
 	if err != nil {
@@ -67,7 +69,7 @@ func (c *core) groups(es []store.Effect, stored []bool) ([][]sqlexec.Call, error
 	return groups, nil
 }
 
-func (c *core) together(ctx context.Context, groups [][]sqlexec.Call) error {
+func (c *core) together(ctx context.Context, wait time.Duration, groups [][]sqlexec.Call) error {
 	var all []sqlexec.Call
 	for _, calls := range groups {
 		all = append(all, calls...)
@@ -75,13 +77,14 @@ func (c *core) together(ctx context.Context, groups [][]sqlexec.Call) error {
 	if len(all) == 0 {
 		return ctx.Err()
 	}
-	return c.pg.Short(ctx, "apply", all...)
+	return c.pg.Within(ctx, wait, "apply", all...)
 }
 
 // oneByOne sends the groups as one transaction, with a savepoint for each group. A group costs one round
 // trip, or two if its guard fails and oneByOne rolls the group back.
-func (c *core) oneByOne(ctx context.Context, groups [][]sqlexec.Call, stored []bool) error {
-	err := c.pg.Runner.Within(ctx, c.pg.OwnSession(), func(send sqlexec.Sender) error {
+func (c *core) oneByOne(ctx context.Context, wait time.Duration, groups [][]sqlexec.Call,
+	stored []bool) error {
+	err := c.pg.Runner.Within(ctx, c.pg.OwnSession(wait), func(send sqlexec.Sender) error {
 		for i, calls := range groups {
 			if len(calls) == 0 {
 				continue
@@ -110,11 +113,7 @@ func (c *core) applyOne(ctx context.Context, e store.Effect) (bool, error) {
 		return true, ctx.Err()
 	}
 	if err == nil {
-		wait := sqlexec.DefaultWait
-		if e.Saga != nil && e.Saga.Wait > 0 {
-			wait = e.Saga.Wait
-		}
-		err = c.pg.Within(ctx, wait, "apply", calls...)
+		err = c.pg.Within(ctx, store.LockWait([]store.Effect{e}, sqlexec.DefaultWait), "apply", calls...)
 	}
 	return c.verdict(err, e)
 }

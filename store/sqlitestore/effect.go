@@ -1,7 +1,6 @@
 package sqlitestore
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -77,11 +76,7 @@ func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	if len(es) == 0 {
 		return stored, nil
 	}
-	wait := s.run.Wait
-	if len(es) == 1 && es[0].Saga != nil {
-		wait = cmp.Or(es[0].Saga.Wait, wait)
-	}
-	x, err := s.run.Begin(ctx, wait, sqlexec.DefaultHandle)
+	x, err := s.run.Begin(ctx, store.LockWait(es, s.run.Wait), sqlexec.DefaultHandle)
 	if err != nil {
 		return stored, sqlexec.Failed("apply", err)
 	}

@@ -105,9 +105,9 @@ func (c *Sagas) MoveMany(ctx context.Context, es []store.Effect, callsFor callMa
 	}
 	others := withoutMoves(es)
 	if len(others) == 0 {
-		return stored, c.pg.Short(ctx, "apply", c.pg.Call("Walk"), moves)
+		return stored, c.pg.Within(ctx, store.LockWait(es, sqlexec.DefaultWait), "apply", c.pg.Call("Walk"), moves)
 	}
-	err = c.moveAll(ctx, b.args(), others, callsFor)
+	err = c.moveAll(ctx, store.LockWait(es, sqlexec.DefaultWait), b.args(), others, callsFor)
 	if err == nil {
 		return slices.Repeat([]bool{true}, len(es)), nil
 	}
@@ -118,12 +118,13 @@ func (c *Sagas) MoveMany(ctx context.Context, es []store.Effect, callsFor callMa
 }
 
 // moveAll applies all moves and the other parts of their effects, or fails.
-func (c *Sagas) moveAll(ctx context.Context, args []any, others []store.Effect, callsFor callMaker) error {
+func (c *Sagas) moveAll(ctx context.Context, wait time.Duration, args []any, others []store.Effect,
+	callsFor callMaker) error {
 	calls, err := callsFor(others)
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
-	return c.pg.Short(ctx, "apply",
+	return c.pg.Within(ctx, wait, "apply",
 		append([]sqlexec.Call{c.pg.Call("Walk"), c.pg.Call("MoveAllSagas", args...)}, calls...)...)
 }
 
@@ -131,7 +132,7 @@ func (c *Sagas) moveAll(ctx context.Context, args []any, others []store.Effect, 
 // effects.
 func (c *Sagas) moveSome(ctx context.Context, moves sqlexec.Call, es []store.Effect, stored []bool,
 	callsFor callMaker) error {
-	err := c.pg.Runner.Within(ctx, c.pg.OwnSession(), func(send sqlexec.Sender) error {
+	err := c.pg.Runner.Within(ctx, c.pg.OwnSession(store.LockWait(es, sqlexec.DefaultWait)), func(send sqlexec.Sender) error {
 		if err := send(ctx, c.pg.Call("Walk"), moves); err != nil {
 			return err
 		}

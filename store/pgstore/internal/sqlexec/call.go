@@ -63,10 +63,8 @@ func (d *DB) Session(lockTimeout, idleTimeout time.Duration) Call {
 }
 
 // OwnSession returns the call that sets the timeouts of a transaction with only Skald's own statements.
-func (d *DB) OwnSession() Call { return d.ownSession(DefaultWait) }
-
-func (d *DB) ownSession(wait time.Duration) Call {
-	return d.Call("OwnSession", Millis(wait), Millis(DefaultHandle))
+func (d *DB) OwnSession(lockTimeout time.Duration) Call {
+	return d.Call("OwnSession", Millis(lockTimeout), Millis(DefaultHandle))
 }
 
 // Millis returns d in milliseconds for a timeout setting of PostgreSQL. It returns at least 1, because 0
@@ -87,7 +85,7 @@ func (d *DB) Within(ctx context.Context, lockTimeout time.Duration, act string, 
 		return d.Err
 	}
 	if err := d.Runner.Run(waiting(ctx, lockTimeout),
-		append([]Call{d.ownSession(lockTimeout)}, calls...)...); err != nil {
+		append([]Call{d.OwnSession(lockTimeout)}, calls...)...); err != nil {
 		return fmt.Errorf("%s: %w", act, d.Own(err))
 	}
 	return nil
