@@ -85,7 +85,10 @@ func (g *guess) find(matches func(columnShape) bool, names ...string) string {
 	plain := strings.NewReplacer("_", "")
 	for _, want := range names {
 		for _, have := range g.s.order {
-			if plain.Replace(strings.ToLower(have)) == want && (matches == nil || matches(g.s.columns[have])) {
+			if plain.Replace(strings.ToLower(have)) != want {
+				continue
+			}
+			if matches == nil || matches(g.s.columns[have]) {
 				return have
 			}
 		}

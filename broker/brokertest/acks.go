@@ -102,7 +102,7 @@ func testPause(t *testing.T, s *suite) {
 	const n = 50
 	for i := 1; i <= n; i++ { // one by one, so that late messages arrive before the end
 		publish(t, b, message(x, "k", i), message(y, "k", i))
-		m.until(t, "messages of the other partition", func(ds []broker.Delivery) bool {
+		m.receiveUntil(t, "messages of the other partition", func(ds []broker.Delivery) bool {
 			for _, d := range ds {
 				if d.Topic == x {
 					t.Fatalf("%s, which was published to a paused partition, came", d.ID)

@@ -303,8 +303,8 @@ func (m *member) receive(t *testing.T, most int) []broker.Delivery {
 	return b.Deliveries
 }
 
-// until receives until done returns true. It waits only for Ready.
-func (m *member) until(t *testing.T, what string, done func([]broker.Delivery) bool) {
+// receiveUntil receives until the function done returns true. It waits only for Ready.
+func (m *member) receiveUntil(t *testing.T, what string, done func([]broker.Delivery) bool) {
 	t.Helper()
 	deadline := time.After(patience())
 	for !done(m.receive(t, 500)) {
@@ -319,7 +319,7 @@ func (m *member) until(t *testing.T, what string, done func([]broker.Delivery) b
 // take receives exactly n messages.
 func (m *member) take(t *testing.T, n int) (out []broker.Delivery) {
 	t.Helper()
-	m.until(t, fmt.Sprintf("%d messages", n), func(ds []broker.Delivery) bool {
+	m.receiveUntil(t, fmt.Sprintf("%d messages", n), func(ds []broker.Delivery) bool {
 		out = append(out, ds...)
 		return len(out) >= n
 	})
@@ -332,7 +332,7 @@ func (m *member) take(t *testing.T, n int) (out []broker.Delivery) {
 // owns receives until the member has n partitions. It returns the messages that arrive meanwhile.
 func (m *member) owns(t *testing.T, n int) (out []broker.Delivery) {
 	t.Helper()
-	m.until(t, fmt.Sprintf("ownership of %d partitions", n), func(ds []broker.Delivery) bool {
+	m.receiveUntil(t, fmt.Sprintf("ownership of %d partitions", n), func(ds []broker.Delivery) bool {
 		out = append(out, ds...)
 		return len(m.partitions) == n
 	})

@@ -145,7 +145,7 @@ func (s *suite) inOrder(t *testing.T, b Broker, topic string, msgs []skald.Messa
 			missing[m.ID] = true
 		}
 	}
-	s.join(t, b, "reader", topic).until(t, "all messages", func(ds []broker.Delivery) bool {
+	s.join(t, b, "reader", topic).receiveUntil(t, "all messages", func(ds []broker.Delivery) bool {
 		for _, d := range ds {
 			if key := string(d.Key); missing[d.ID] {
 				if d.ID < last[key] {
@@ -194,16 +194,16 @@ func (c *caller) publishAll() {
 	}
 }
 
-// send makes some calls from message next on, or one call with the message alone.
-func (c *caller) send(next, alone int) (calls []call) {
-	if alone >= 0 {
-		return []call{c.call([]int{alone})}
+// send makes some calls from message first on, or one call with only the message single.
+func (c *caller) send(first, single int) (calls []call) {
+	if single >= 0 {
+		return []call{c.call([]int{single})}
 	}
 	for range 1 + c.rng.IntN(12) {
 		var at []int
-		for size := 1 + c.rng.IntN(20); len(at) < size && next < len(c.msgs); next++ {
-			if !c.setAside[next] {
-				at = append(at, next)
+		for size := 1 + c.rng.IntN(20); len(at) < size && first < len(c.msgs); first++ {
+			if !c.setAside[first] {
+				at = append(at, first)
 			}
 		}
 		if len(at) > 0 {

@@ -226,7 +226,7 @@ func testNewSession(t *testing.T, s *suite) {
 	again := s.joinAs(t, b2, "g", "me", topic)
 	again.owns(t, 2)
 	publish(t, b, message(topic, "k", 10))
-	again.until(t, "the last message", func(ds []broker.Delivery) bool {
+	again.receiveUntil(t, "the last message", func(ds []broker.Delivery) bool {
 		return slices.ContainsFunc(ds,
 			func(d broker.Delivery) bool { return d.ID == message(topic, "k", 10).ID })
 	})

@@ -165,7 +165,7 @@ func testSlowConsumer(t *testing.T, s *suite) {
 					held, 2*Holds)
 			}
 		}
-		for i, d := range s.taken(t, m, n) {
+		for i, d := range s.takeAcked(t, m, n) {
 			if want := message(topic, "k", i).ID; d.ID != want || len(d.Data) != len(pad) {
 				t.Fatalf("got %s, want %s", d.ID, want)
 			}
@@ -173,10 +173,10 @@ func testSlowConsumer(t *testing.T, s *suite) {
 	}
 }
 
-// taken receives n messages. It acknowledges them, because some brokers limit unacknowledged messages.
-func (s *suite) taken(t *testing.T, m *member, n int) (out []broker.Delivery) {
+// takeAcked receives n messages. It acknowledges them, because some brokers limit unacknowledged messages.
+func (s *suite) takeAcked(t *testing.T, m *member, n int) (out []broker.Delivery) {
 	t.Helper()
-	m.until(t, fmt.Sprintf("%d messages", n), func(ds []broker.Delivery) bool {
+	m.receiveUntil(t, fmt.Sprintf("%d messages", n), func(ds []broker.Delivery) bool {
 		m.ack(t, ds...)
 		out = append(out, ds...)
 		return len(out) >= n
@@ -220,7 +220,7 @@ func testCloseUnderLoad(t *testing.T, s *suite) {
 		}
 	}
 	seen := map[string]bool{}
-	s.join(t, other, "g", topic).until(t, "what was acknowledged", func(ds []broker.Delivery) bool {
+	s.join(t, other, "g", topic).receiveUntil(t, "what was acknowledged", func(ds []broker.Delivery) bool {
 		for _, d := range ds {
 			seen[d.ID] = true
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// full returns a message with every attribute.
-func full(topic string) skald.Message {
+// fullMessage returns a message with every attribute.
+func fullMessage(topic string) skald.Message {
 	return skald.Message{
 		ID: "0198c0de-0000-7000-8000-000000000001", Source: "/orders/public", Type: "order.placed",
 		Topic:   topic,
@@ -36,10 +36,10 @@ func testFields(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "fields", 1, "g")
 	bare := skald.Message{ID: "only-an-id", Topic: topic, Data: []byte("x")}
-	unknown := full(topic)
+	unknown := fullMessage(topic)
 	unknown.ID, unknown.Headers = "unknown", []skald.Header{{Name: "ce_dataref", Value: []byte("somewhere")},
 		{Name: "Ce-Odd", Value: nil}}
-	want := []skald.Message{full(topic), bare, unknown}
+	want := []skald.Message{fullMessage(topic), bare, unknown}
 	publish(t, b, want...)
 	sameAll(t, s.join(t, b, "g", topic).take(t, len(want)), want)
 }
@@ -79,7 +79,7 @@ func testNil(t *testing.T, s *suite) {
 func testSizes(t *testing.T, s *suite) {
 	b := s.open(t)
 	topic := s.topic(t, b, "sizes", 1, "g")
-	big := full(topic)
+	big := fullMessage(topic)
 	big.Key = bytes.Repeat([]byte("k"), 1<<10)
 	big.Headers = nil
 	for i := range 16 {
@@ -90,7 +90,7 @@ func testSizes(t *testing.T, s *suite) {
 	for i := range big.Data { // random, so that compression does not make it smaller
 		big.Data[i] = byte(i * i >> 3 * 31 >> (i % 5))
 	}
-	small := full(topic)
+	small := fullMessage(topic)
 	small.ID, small.Data = "small", []byte{7}
 	want := []skald.Message{big, small}
 	publish(t, b, want...)
@@ -117,7 +117,7 @@ func testForeign(t *testing.T, s *suite) {
 	}
 	for i, d := range s.join(t, b, "g", topic).take(t, len(records)) {
 		r := records[i]
-		same(t, d, skald.Message{Topic: topic, Key: r.Key, Data: r.Data, Headers: r.Headers})
+		mustEqual(t, d, skald.Message{Topic: topic, Key: r.Key, Data: r.Data, Headers: r.Headers})
 	}
 }
 
@@ -194,12 +194,12 @@ func sameAll(t *testing.T, got []broker.Delivery, want []skald.Message) {
 		if at < 0 {
 			t.Fatalf("a message %q that was not published", d.ID)
 		}
-		same(t, d, want[at])
+		mustEqual(t, d, want[at])
 	}
 }
 
-// same fails unless d equals want, byte for byte.
-func same(t *testing.T, d broker.Delivery, want skald.Message) {
+// mustEqual fails unless d equals want, byte for byte.
+func mustEqual(t *testing.T, d broker.Delivery, want skald.Message) {
 	t.Helper()
 	got := d.Message
 	if d.Fault != nil {

@@ -101,8 +101,8 @@ func (p *Proxy) carry(ctx context.Context, from net.Conn, target string) {
 	<-answered
 }
 
-// next counts a send. It returns the fault of this send, if there is one.
-func (p *Proxy) next() (fault Fault, meets bool) {
+// nextFault counts a send. It returns the fault of this send, if there is one.
+func (p *Proxy) nextFault() (fault Fault, meets bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sends++
@@ -121,7 +121,7 @@ type proxied struct {
 }
 
 func (c *proxied) Write(b []byte) (int, error) {
-	fault, meets := c.p.next()
+	fault, meets := c.p.nextFault()
 	switch {
 	case meets && fault == Cut:
 		c.Conn.Close()

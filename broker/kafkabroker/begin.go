@@ -54,7 +54,7 @@ func (b *Broker) begin(ctx context.Context, g broker.Group) error {
 func (b *Broker) commitStart(ctx context.Context, g broker.Group) error {
 	for try := 0; ; try++ {
 		committed, err := b.committedOffsets(ctx, g.Name)
-		if err != nil || committed.known() {
+		if err != nil || committed.hasAny() {
 			return err
 		}
 		ids, err := b.Topics(ctx, g.Topics...)
@@ -168,9 +168,9 @@ func (s *Subscription) resubscribe(topics []string) {
 // offsets maps topics and partitions to offsets.
 type offsets = map[string]map[int32]kgo.Offset
 
-// from returns the offsets at which the member starts to read its new partitions. franz-go calls it.
-// feed.Facts has the rule.
-func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
+// firstOffsets returns the offsets at which the member starts to read its new partitions. franz-go calls
+// this function. feed.Facts has the rule.
+func (s *Subscription) firstOffsets(ctx context.Context, at offsets) (offsets, error) {
 	<-s.made
 	if err := s.b.checkOwner(ctx, s.group); err != nil {
 		return nil, err
@@ -208,8 +208,8 @@ func (s *Subscription) from(ctx context.Context, at offsets) (offsets, error) {
 			name := partitionName(t, p)
 			f := feed.FactsOf(s.group.Resume != nil, stored, name)
 			is := committed.note(t, p)
-			f.Group, f.Position = committed.known(), offset.EpochOffset().Offset
-			f.Oldest, f.End = held.of(t, p)
+			f.Group, f.Position = committed.hasAny(), offset.EpochOffset().Offset
+			f.Oldest, f.End = held.offsetRange(t, p)
 			f.First, f.Own = feed.None, is.ours
 			switch {
 			case is.ours && is.Topic != ids[t]: // the offset of a deleted topic
@@ -272,7 +272,7 @@ func (s *Subscription) forget(at offsets, ids broker.Topics) {
 			continue
 		}
 		delete(s.deletedIDs, t)
-		if was == ids[t] && was == known(s.cl, t) && was != "" && was != topicID([16]byte{}) {
+		if was == ids[t] && was == cachedID(s.cl, t) && was != "" && was != topicID([16]byte{}) {
 			continue
 		}
 		for p := range ps {

@@ -74,7 +74,7 @@ func (s *Subscription) commitLast(ctx context.Context) error {
 // moves meanwhile. Otherwise this commit could overwrite a higher offset of the next owner.
 func (s *Subscription) commit(ctx context.Context, ps map[string][]int32, sign bool) (err error) {
 	s.mu.Lock()
-	offsets, notes := s.assigned.offsets(ps, sign), s.assigned.notes()
+	offsets, notes := s.assigned.offsets(ps, sign), s.assigned.commitNotes()
 	if s.lazy {
 		offsets = nil
 	}

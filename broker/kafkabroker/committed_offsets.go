@@ -61,8 +61,8 @@ func (b *Broker) committedOffsets(ctx context.Context, group string) (groupOffse
 	return groupOffsets(committed), nil
 }
 
-// known returns true if the group has any committed offset.
-func (s groupOffsets) known() bool {
+// hasAny returns true if the group has any committed offset.
+func (s groupOffsets) hasAny() bool {
 	for _, ps := range s {
 		for _, p := range ps {
 			if p.Err == nil && p.At >= 0 {
@@ -113,9 +113,9 @@ func (b *Broker) retained(ctx context.Context, topics []string) (r retained, err
 	return r, nil
 }
 
-// of returns the first and the end offset of a partition. If the partition did not answer, it returns the
-// widest range, so that no position counts as removed.
-func (r retained) of(topic string, partition int32) (first, end int64) {
+// offsetRange returns the first and the end offset of a partition. If the partition did not answer, it
+// returns the widest range, so that no position counts as removed.
+func (r retained) offsetRange(topic string, partition int32) (first, end int64) {
 	f, known := r.first.Lookup(topic, partition)
 	e, ends := r.end.Lookup(topic, partition)
 	if !known || !ends || f.Err != nil || e.Err != nil {
@@ -131,7 +131,7 @@ func (b *Broker) Adopt(ctx context.Context, g broker.Group, from string) error {
 	if err != nil {
 		return fmt.Errorf("adopt group %q: %w", g.Name, err)
 	}
-	if !committed.known() {
+	if !committed.hasAny() {
 		return fmt.Errorf("adopt group %q: %w", g.Name, broker.ErrNoGroup)
 	}
 	at := kadm.Offsets{}

@@ -53,7 +53,7 @@ func Encode(m skald.Message) *kgo.Record {
 
 // Place returns the partition that the partitioner with that name selects for key.
 func Place(partitioner string, key []byte, n int) (int, error) {
-	place, err := (&Options{Partitioner: partitioner}).place()
+	place, err := (&Options{Partitioner: partitioner}).partitionFunc()
 	if err != nil {
 		return 0, err
 	}
@@ -89,6 +89,6 @@ func Read(e *broker.Envelope, r *kgo.Record) (skald.Message, error) {
 func (s *Subscription) Held() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	records, _ := s.assigned.held()
+	records, _ := s.assigned.heldRecords()
 	return records
 }

@@ -77,15 +77,15 @@ func isAny(err error, targets ...error) bool {
 	return false
 }
 
-// withRight adds the missing right and its remedy to an authorization error. It returns other errors
+// withRight adds the missing permission and its remedy to an authorization error. It returns other errors
 // unchanged.
-func withRight(err error, right, thing string) error {
+func withRight(err error, permission, thing string) error {
 	if !isAny(err, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed,
 		kerr.ClusterAuthorizationFailed) {
 		return err
 	}
-	if errors.Is(err, kerr.ClusterAuthorizationFailed) && right == "WRITE" {
-		right, thing = "IDEMPOTENT_WRITE", "the cluster (required before Kafka 2.8)"
+	if errors.Is(err, kerr.ClusterAuthorizationFailed) && permission == "WRITE" {
+		permission, thing = "IDEMPOTENT_WRITE", "the cluster (required before Kafka 2.8)"
 	}
-	return fmt.Errorf("no right to %s %s: give %s on it to this user: %w", right, thing, right, err)
+	return fmt.Errorf("no right to %s %s: give %s on it to this user: %w", permission, thing, permission, err)
 }

@@ -24,9 +24,9 @@ type topicFence struct {
 	up map[string]bool // topics with metadata in the client
 }
 
-// newFence returns a fence that selects partitions with the partitioner by.
-func newFence(by kgo.Partitioner) *topicFence {
-	return &topicFence{Partitioner: by, up: map[string]bool{}}
+// newFence returns a fence that selects partitions with this partitioner.
+func newFence(partitioner kgo.Partitioner) *topicFence {
+	return &topicFence{Partitioner: partitioner, up: map[string]bool{}}
 }
 
 // On sets the client. It is separate from newFence because franz-go needs the partitioner to create the
@@ -73,7 +73,7 @@ type recreatedContext struct{ context.Context }
 func (f *fencedTopic) Partition(r *kgo.Record, n int) int {
 	if m, ok := r.Context.(*expectedContext); ok {
 		if f.id == "" {
-			f.id = known(f.cl, f.Name)
+			f.id = cachedID(f.cl, f.Name)
 		}
 		if f.id != m.id {
 			r.Context = recreatedContext{m.Context}
@@ -83,8 +83,8 @@ func (f *fencedTopic) Partition(r *kgo.Record, n int) int {
 	return f.placeTopic.Partition(r, n)
 }
 
-// known returns the ID of a topic from the cached metadata of cl, or "". It sends no request.
-func known(cl *kgo.Client, topic string) string {
+// cachedID returns the ID of a topic from the cached metadata of cl, or "". It sends no request.
+func cachedID(cl *kgo.Client, topic string) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	one := kmsg.NewMetadataRequestTopic()

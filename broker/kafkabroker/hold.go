@@ -28,8 +28,8 @@ type partitionID struct {
 	partition int
 }
 
-// under returns the messages of the round that have no answer.
-func (h *hold) under() []segment {
+// unanswered returns the messages of the round that have no answer.
+func (h *hold) unanswered() []segment {
 	if h.round == nil {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (p *publisher) learn(segs []segment) {
 	for _, s := range segs {
 		for i := s.from; i < s.to; i++ {
 			if t := s.call.recs[i].Topic; t != last {
-				if last = t; !p.limits.Knows(t) && !p.asked(t) {
+				if last = t; !p.limits.Knows(t) && !p.isRequested(t) {
 					unknown[t] = true
 				}
 			}
@@ -97,8 +97,8 @@ func (p *publisher) learn(segs []segment) {
 	p.wg.Go(func() { p.ask(h) })
 }
 
-// asked returns true if a request for the metadata of topic is in progress.
-func (p *publisher) asked(topic string) bool {
+// isRequested returns true if a request for the metadata of topic is in progress.
+func (p *publisher) isRequested(topic string) bool {
 	for _, h := range p.holds {
 		if h.topics[topic] {
 			return true
@@ -131,8 +131,8 @@ func (p *publisher) ask(h *hold) {
 	feed.Signal(p.wake)
 }
 
-// leave creates a hold for a round that hangs, so that run can continue with other messages.
-func (p *publisher) leave(r *round) {
+// detachRound creates a hold for a round that hangs, so that run can continue with other messages.
+func (p *publisher) detachRound(r *round) {
 	p.settle(r)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,7 +157,7 @@ func (p *publisher) await(h *hold) {
 			return // end answers the remaining messages
 		}
 		p.mu.Lock()
-		segs := slices.Concat(h.under(), h.waiting)
+		segs := slices.Concat(h.unanswered(), h.waiting)
 		p.mu.Unlock()
 		p.giveUp(segs, h.outage(p.patience, &p.line))
 	}
@@ -188,7 +188,7 @@ func (p *publisher) endHolds() {
 			left = append(left, h)
 			continue
 		}
-		p.queue = append(p.rest(h.waiting), p.queue...)
+		p.queue = append(p.sendable(h.waiting), p.queue...)
 		if h.round != nil {
 			free = append(free, h.round.by)
 		}

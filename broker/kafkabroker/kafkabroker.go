@@ -84,10 +84,10 @@ type compiled struct {
 
 // compile validates the options that have a text form.
 func (o *Options) compile() (c compiled, err error) {
-	if c.place, err = o.place(); err != nil {
+	if c.place, err = o.partitionFunc(); err != nil {
 		return c, err
 	}
-	c.partitioner = by(c.place)
+	c.partitioner = partitionBy(c.place)
 	if c.balancers, err = balancers(o.Balancers); err != nil {
 		return c, err
 	}
@@ -161,7 +161,7 @@ func New(seeds string, opts *Options) (*Broker, error) {
 		return nil, fmt.Errorf("create Kafka client: %w", err)
 	}
 	b.publisher.init(b.opts, b.with)
-	cl, err := kgo.NewClient(b.client(kgo.WithHooks(&b.line))...)
+	cl, err := kgo.NewClient(b.clientOptions(kgo.WithHooks(&b.line))...)
 	if err != nil {
 		return nil, fmt.Errorf("create Kafka client: %w", err)
 	}
@@ -170,8 +170,8 @@ func New(seeds string, opts *Options) (*Broker, error) {
 	return b, nil
 }
 
-// client returns the options that every client of b has, followed by more.
-func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
+// clientOptions returns the options that every client of b has, followed by the options extra.
+func (b *Broker) clientOptions(extra ...kgo.Opt) []kgo.Opt {
 	out := append([]kgo.Opt{kgo.ClientID("skald"), kgo.RetryBackoffFn(backoff.Soon),
 		kgo.MetadataMaxAge(metadataAge), kgo.RequestTimeoutOverhead(requestPatience)}, b.opts.Client...)
 	out = append(out,
@@ -179,7 +179,7 @@ func (b *Broker) client(more ...kgo.Opt) []kgo.Opt {
 		kgo.MetadataMinAge(100*time.Millisecond), // a moved leader is found soon
 		kgo.DialTimeout(5*time.Second),
 	)
-	return append(out, more...)
+	return append(out, extra...)
 }
 
 // Incarnation returns the ID of the cluster. It sends a request each time, because a cached answer would hide

@@ -20,7 +20,9 @@ func settings(ctx context.Context, cl *kgo.Client, topics []string,
 		one.ResourceType, one.ResourceName, one.ConfigNames = kmsg.ConfigResourceTypeTopic, t, names
 		req.Resources = append(req.Resources, one)
 	}
-	resp, err := within(ctx, func() (*kmsg.DescribeConfigsResponse, error) { return req.RequestWith(ctx, cl) })
+	resp, err := within(ctx, func() (*kmsg.DescribeConfigsResponse, error) {
+		return req.RequestWith(ctx, cl)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read settings of topics: %w", orUnavailable(err))
 	}

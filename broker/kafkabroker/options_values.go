@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// place returns the function that selects the partition of a key, by Partition or Partitioner.
-func (o *Options) place() (func(topic string, key []byte, n int) int, error) {
+// partitionFunc returns the function that selects the partition of a key, by Partition or Partitioner.
+func (o *Options) partitionFunc() (func(topic string, key []byte, n int) int, error) {
 	if o.Partition == nil {
 		return byName(o.Partitioner)
 	}

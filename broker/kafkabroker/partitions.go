@@ -103,9 +103,9 @@ func (a *assignment) partitions(topic string) (out []int32) {
 	return out
 }
 
-// held returns the number and the size of the records that are fetched and not delivered. It omits paused
-// partitions, because they would block the others.
-func (a *assignment) held() (records, bytes int) {
+// heldRecords returns the number and the size of the records that are fetched and not delivered. It omits
+// paused partitions, because they would block the others.
+func (a *assignment) heldRecords() (records, bytes int) {
 	for _, l := range a.All() {
 		if !l.Paused() {
 			records += len(l.queue)
@@ -122,7 +122,7 @@ func (a *assignment) put(topic string, partition int32, recs []*kgo.Record) (mar
 		return false
 	}
 	l.next = recs[len(recs)-1].Offset + 1
-	for _, r := range own(recs) {
+	for _, r := range copyRecords(recs) {
 		if r.Attrs.IsControl() {
 			l.mark(r.Offset)
 			marked = true
@@ -156,10 +156,10 @@ func (l *partition) finished() int64 {
 	return max(l.Acked, l.marked) + 1
 }
 
-// from records the first retained offset of a partition. If it is above the next offset to fetch, retention
-// removed unread messages, and the difference is reported as missed. The difference counts offsets, so it
-// includes transaction markers and compacted records.
-func (a *assignment) from(topic string, partition int32, start int64) {
+// setFirst records the first retained offset of a partition. If this offset is above the next offset to
+// fetch, retention removed unread messages, and setFirst reports the difference as missed. The difference
+// counts offsets, so it includes transaction markers and compacted records.
+func (a *assignment) setFirst(topic string, partition int32, start int64) {
 	l := a.partition(topic, partition)
 	if l == nil || l.next < 0 || start <= l.next {
 		return
@@ -229,8 +229,8 @@ func (a *assignment) offsets(ps map[string][]int32, sign bool) map[string]map[in
 	return out
 }
 
-// notes returns the metadata for commits, by the name of the partition.
-func (a *assignment) notes() map[string]string {
+// commitNotes returns the metadata for commits, by the name of the partition.
+func (a *assignment) commitNotes() map[string]string {
 	out := map[string]string{}
 	for _, l := range a.All() {
 		out[l.Name] = l.note

@@ -64,8 +64,8 @@ type placeKeyed struct {
 	place func(topic string, key []byte, n int) int
 }
 
-// by returns a partitioner that selects the partition of a key with place.
-func by(place func(topic string, key []byte, n int) int) kgo.Partitioner {
+// partitionBy returns a partitioner that selects the partition of a key with the function place.
+func partitionBy(place func(topic string, key []byte, n int) int) kgo.Partitioner {
 	return placeKeyed{kgo.StickyPartitioner(), place}
 }
 

@@ -100,7 +100,7 @@ func (p *publisher) init(o Options, with compiled) {
 func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...broker.Topics) broker.Pending {
 	c := &call{p: p, ctx: ctx, left: len(msgs), answered: make(chan struct{})}
 	if err := ctx.Err(); err != nil {
-		return c.ended(err)
+		return c.answerNow(err)
 	}
 	c.recs, c.sizes, c.durable = make([]kgo.Record, len(msgs)), make([]int, len(msgs)),
 		make([]bool, len(msgs))
@@ -124,20 +124,20 @@ func (p *publisher) Publish(ctx context.Context, msgs []skald.Message, only ...b
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return c.ended(broker.ErrClosed)
+		return c.answerNow(broker.ErrClosed)
 	}
 	p.release()
 	if c.left == 0 {
 		c.answer()
 		return c
 	}
-	p.queue = append(p.queue, p.rest([]segment{{c, 0, len(msgs)}})...)
+	p.queue = append(p.queue, p.sendable([]segment{{c, 0, len(msgs)}})...)
 	feed.Signal(p.wake)
 	return c
 }
 
-// ended answers a call that is not queued.
-func (c *call) ended(err error) *call {
+// answerNow answers a call that is not queued.
+func (c *call) answerNow(err error) *call {
 	c.outage = err
 	close(c.answered)
 	return c
@@ -154,11 +154,11 @@ func (c *call) Wait(ctx context.Context) error {
 		select {
 		case <-c.answered:
 		case <-ctx.Done():
-			c.p.tell(c) // the caller may never call Wait again
+			c.p.markReported(c) // the caller may never call Wait again
 			return fmt.Errorf("wait for Kafka: %w", ctx.Err())
 		}
 	}
-	c.p.tell(c)
+	c.p.markReported(c)
 	switch {
 	case c.outage != nil && (len(c.bad.Failed) == len(c.recs) || len(c.bad.Failed) == 0): // all messages
 		return fmt.Errorf("publish: %w", c.outage)
@@ -168,8 +168,8 @@ func (c *call) Wait(ctx context.Context) error {
 	return nil
 }
 
-// tell records that the caller of c has the result, so c no longer holds messages back.
-func (p *publisher) tell(c *call) {
+// markReported records that the caller of c has the result, so c no longer holds messages back.
+func (p *publisher) markReported(c *call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.told = true
@@ -194,13 +194,13 @@ func (p *publisher) release() {
 	})
 }
 
-// rest returns the messages of segs that can still be sent. It fails messages that are held back, and omits
-// calls that are answered.
-func (p *publisher) rest(segs []segment) (out []segment) {
+// sendable returns the messages of segs that can still be sent. It fails messages that are held back, and
+// omits calls that are answered.
+func (p *publisher) sendable(segs []segment) (out []segment) {
 	for _, s := range segs {
 		c := s.call
 		switch {
-		case c.over():
+		case c.isAnswered():
 			continue
 		case len(p.held) == 0:
 			out = append(out, s)
@@ -225,8 +225,8 @@ func (p *publisher) successors(r *kgo.Record) successors {
 	return successors{r.Topic, maphash.Bytes(p.seed, r.Key)}
 }
 
-// over returns true if c is answered.
-func (c *call) over() bool {
+// isAnswered returns true if c is answered.
+func (c *call) isAnswered() bool {
 	select {
 	case <-c.answered:
 		return true
@@ -238,7 +238,7 @@ func (c *call) over() bool {
 // fail answers message i of c with an error, and holds back later messages of its key. The message has no
 // answer yet.
 func (p *publisher) fail(c *call, i int, what kind, err error) {
-	defer c.one()
+	defer c.countAnswer()
 	switch what {
 	case refused:
 		c.bad.Refuse(i, err)
@@ -264,15 +264,15 @@ func (p *publisher) fail(c *call, i int, what kind, err error) {
 	}
 }
 
-// one records that one more message of c has its answer.
-func (c *call) one() {
+// countAnswer records that one more message of c has its answer.
+func (c *call) countAnswer() {
 	if c.left--; c.left == 0 {
 		c.answer()
 	}
 }
 
 func (c *call) answer() {
-	if !c.over() {
+	if !c.isAnswered() {
 		close(c.answered)
 	}
 }
@@ -285,7 +285,7 @@ func (p *publisher) giveUp(segs []segment, why error) {
 	defer p.mu.Unlock()
 	for _, s := range segs {
 		c := s.call
-		for i := 0; i < len(c.recs) && !c.over(); i++ {
+		for i := 0; i < len(c.recs) && !c.isAnswered(); i++ {
 			if !c.durable[i] && c.bad.Failed[i] == nil && c.bad.Refused[i] == nil {
 				p.fail(c, i, outage, orUnavailable(why))
 			}
@@ -297,9 +297,9 @@ func (p *publisher) giveUp(segs []segment, why error) {
 // sweep fails the queued messages that are held back now. Otherwise they could be sent after their
 // predecessor's caller has the result, and overtake its retry.
 func (p *publisher) sweep() {
-	p.queue = p.rest(p.queue)
+	p.queue = p.sendable(p.queue)
 	for _, h := range p.holds {
-		h.waiting = p.rest(h.waiting)
+		h.waiting = p.sendable(h.waiting)
 	}
 	p.release()
 }

@@ -101,10 +101,10 @@ func sizeOf(r *kgo.Record) int {
 	return n
 }
 
-// decode decodes r into m. before is the previous message; see cloudevents.Decode.
-func decode(r *kgo.Record, codec *cloudevents.Codec, m, before *skald.Message) (fault error) {
+// decode decodes r into m. The parameter previous is the previous message; see cloudevents.Decode.
+func decode(r *kgo.Record, codec *cloudevents.Codec, m, previous *skald.Message) (fault error) {
 	m.Topic, m.Key, m.Data = r.Topic, r.Key, r.Value
-	if fault = cloudevents.Decode(codec, r.Headers, headerAt, m, before); fault != nil || !codec.Mapped() {
+	if fault = cloudevents.Decode(codec, r.Headers, headerAt, m, previous); fault != nil || !codec.Mapped() {
 		return fault
 	}
 	if fault = codec.Fill(m); fault == nil {

@@ -21,14 +21,14 @@ func (s *Subscription) checkLoop() {
 			return
 		case <-tick.C:
 			s.inspect()
-			missing = s.missing(missing)
+			missing = s.missingTopics(missing)
 		}
 	}
 }
 
-// missing returns the topics that do not exist. If a topic was also missing in the previous check, missing
-// reports an error to Receive, because fetches of a deleted topic may end without an error.
-func (s *Subscription) missing(before map[string]bool) map[string]bool {
+// missingTopics returns the topics that do not exist. If a topic was also missing in the previous check,
+// missingTopics reports an error to Receive, because fetches of a deleted topic may end without an error.
+func (s *Subscription) missingTopics(before map[string]bool) map[string]bool {
 	now := map[string]bool{}
 	ctx, cancel := context.WithTimeout(s.ctx, s.b.opts.Session)
 	defer cancel()
@@ -63,7 +63,7 @@ func (s *Subscription) inspect() {
 	}
 	starts.Each(func(o kadm.ListedOffset) {
 		if o.Err == nil {
-			s.assigned.from(o.Topic, o.Partition, o.Offset)
+			s.assigned.setFirst(o.Topic, o.Partition, o.Offset)
 		}
 	})
 	s.assigned.Wake()

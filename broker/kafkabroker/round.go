@@ -82,16 +82,16 @@ func (b *Broker) producing(f *topicFence) []kgo.Opt {
 // dial creates a client that publishes.
 func (b *Broker) dial() (*sender, error) {
 	s := &sender{fence: newFence(b.with.partitioner), gate: &gate{}}
-	cl, err := kgo.NewClient(b.client(append(b.producing(s.fence), s.gate.Through(b.cl)...)...)...)
+	cl, err := kgo.NewClient(b.clientOptions(append(b.producing(s.fence), s.gate.Through(b.cl)...)...)...)
 	s.cl = cl
 	s.fence.On(cl)
 	return s, err
 }
 
-// start starts run. The client asks sends requests for metadata, because they must not go through a
-// topicFence.
-func (p *publisher) start(asks *kgo.Client, dial func() (*sender, error)) {
-	p.asks, p.dial = asks, dial
+// start starts run. The client metadataClient sends requests for metadata, because they must not go through
+// a topicFence.
+func (p *publisher) start(metadataClient *kgo.Client, dial func() (*sender, error)) {
+	p.asks, p.dial = metadataClient, dial
 	go p.run()
 }
 
@@ -105,7 +105,7 @@ func (p *publisher) run() {
 			p.end()
 			return
 		}
-		for p.turn() {
+		for p.sendRound() {
 		}
 	}
 }
@@ -116,7 +116,7 @@ func (p *publisher) end() {
 	p.mu.Lock()
 	segs := slices.Clone(p.queue)
 	for _, h := range p.holds {
-		segs = append(append(segs, h.waiting...), h.under()...)
+		segs = append(append(segs, h.waiting...), h.unanswered()...)
 	}
 	p.mu.Unlock()
 	p.giveUp(segs, broker.ErrClosed)
@@ -125,8 +125,8 @@ func (p *publisher) end() {
 	}
 }
 
-// turn sends one round of queued messages. It returns false if the queue was empty.
-func (p *publisher) turn() bool {
+// sendRound sends one round of queued messages. It returns false if the queue was empty.
+func (p *publisher) sendRound() bool {
 	p.endHolds()
 	if p.ctx.Err() != nil {
 		return false
@@ -150,7 +150,7 @@ func (p *publisher) turn() bool {
 		p.reuse(by)
 		return true
 	}
-	p.leave(r)
+	p.detachRound(r)
 	return true
 }
 
@@ -228,7 +228,7 @@ func (p *publisher) sift(segs []segment, by *sender) (out []segment) {
 	defer p.mu.Unlock()
 	var again []segment        // messages for the next round
 	first := map[string]bool{} // topics that are new to the sender
-	for _, s := range p.rest(segs) {
+	for _, s := range p.sendable(segs) {
 		c := s.call
 		var topic string
 		var known limit
@@ -331,7 +331,7 @@ func (p *publisher) settle(r *round) {
 	segs := r.segs
 	r.segs, r.left = nil, r.left-len(answers)
 	for _, s := range segs {
-		c, over := s.call, s.call.over()
+		c, over := s.call, s.call.isAnswered()
 		for i := s.from; i < s.to; i++ {
 			rec := &c.recs[i]
 			switch {
@@ -343,7 +343,7 @@ func (p *publisher) settle(r *round) {
 				p.fail(c, i, what, err)
 			default:
 				c.durable[i] = true
-				c.one()
+				c.countAnswer()
 			}
 		}
 	}

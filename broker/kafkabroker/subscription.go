@@ -82,7 +82,7 @@ func (b *Broker) Subscribe(ctx context.Context, g broker.Group) (broker.Subscrip
 	if b.closed {
 		return nil, broker.ErrClosed
 	}
-	if s.cl, err = kgo.NewClient(b.client(s.consuming()...)...); err != nil {
+	if s.cl, err = kgo.NewClient(b.clientOptions(s.consuming()...)...); err != nil {
 		return nil, fmt.Errorf("subscribe group %q: %w", g.Name, err)
 	}
 	close(s.made)
@@ -114,7 +114,7 @@ func (s *Subscription) consuming() []kgo.Opt {
 		kgo.SessionTimeout(o.Session),
 		kgo.HeartbeatInterval(o.Heartbeat),
 		kgo.DisableAutoCommit(),
-		kgo.AdjustFetchOffsetsFn(s.from),
+		kgo.AdjustFetchOffsetsFn(s.firstOffsets),
 		kgo.BlockRebalanceOnPoll(),
 		kgo.OnPartitionsAssigned(
 			func(_ context.Context, _ *kgo.Client, ps map[string][]int32) { s.gain(ps) }),
@@ -195,7 +195,7 @@ func (s *Subscription) fetch() {
 		s.cl.AllowRebalance()
 		s.resubscribe(deleted)
 		if slices.ContainsFunc(fetched.Errors(), delayed) {
-			s.unpacker.free(s.ctx)
+			s.unpacker.collectGarbage(s.ctx)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func (s *Subscription) fetch() {
 func (s *Subscription) hasRoom() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	records, bytes := s.assigned.held()
+	records, bytes := s.assigned.heldRecords()
 	return records < s.b.opts.Prefetch && bytes < maxBytesHeld
 }
 
@@ -214,7 +214,7 @@ func (s *Subscription) put(fetched kgo.Fetches) (deleted []string, past skips) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fetched.EachPartition(func(p kgo.FetchTopicPartition) {
-		s.assigned.from(p.Topic, p.Partition, p.LogStartOffset)
+		s.assigned.setFirst(p.Topic, p.Partition, p.LogStartOffset)
 		if s.assigned.put(p.Topic, p.Partition, p.Records) {
 			feed.Signal(s.dirty)
 		}
@@ -275,10 +275,10 @@ func (s *Subscription) Resume(partitions ...string) {
 // stable member name, so that the partitions move immediately.
 func (s *Subscription) Close(ctx context.Context) error { return s.end(ctx, broker.ErrClosed) }
 
-// end ends the subscription. Later calls of Receive return why.
-func (s *Subscription) end(ctx context.Context, why error) error {
+// end ends the subscription. Later calls of Receive return the error cause.
+func (s *Subscription) end(ctx context.Context, cause error) error {
 	s.mu.Lock()
-	first, lazy := s.assigned.End(why), s.lazy
+	first, lazy := s.assigned.End(cause), s.lazy
 	s.mu.Unlock()
 	if !first {
 		return nil

@@ -76,8 +76,8 @@ func codecs(most int) (kgo.Decompressor, error) {
 
 func delayed(e kgo.FetchError) bool { return errors.Is(e.Err, errBudget) }
 
-// free runs the garbage collector after a batch was delayed, so that the next fetch finds room.
-func (u *unpacker) free(ctx context.Context) {
+// collectGarbage runs the garbage collector after a batch was delayed, so that the next fetch finds room.
+func (u *unpacker) collectGarbage(ctx context.Context) {
 	runtime.GC()
 	select {
 	case <-time.After(10 * time.Millisecond): // the runtime calls the cleanups after the collection
@@ -165,8 +165,9 @@ func count(unpacked []byte) (records, headers int) {
 	return records, headers
 }
 
-// own copies records out of their batches. Otherwise one record would keep the memory of its whole batch.
-func own(fetched []*kgo.Record) []*kgo.Record {
+// copyRecords copies records out of their batches. Otherwise one record would keep the memory of its whole
+// batch.
+func copyRecords(fetched []*kgo.Record) []*kgo.Record {
 	recs, out := make([]kgo.Record, len(fetched)), make([]*kgo.Record, len(fetched))
 	for i, r := range fetched {
 		recs[i], out[i] = *r, &recs[i]

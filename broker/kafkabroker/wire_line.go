@@ -22,10 +22,10 @@ func (l *line) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn
 	l.last.Store(&err)
 }
 
-// Why returns the error of the last attempt to connect, or otherwise if that succeeded.
-func (l *line) Why(otherwise error) error {
+// Why returns the error of the last attempt to connect. If that attempt succeeded, Why returns fallback.
+func (l *line) Why(fallback error) error {
 	if err := l.last.Load(); err != nil {
 		return *err
 	}
-	return otherwise
+	return fallback
 }

@@ -82,11 +82,11 @@ func (g *group) named(name string) int {
 	return slices.IndexFunc(g.members, func(m *Subscription) bool { return m.name == name })
 }
 
-// replace gives the partitions of the member at an index to s, a new session with the same name. The
+// replace gives the partitions of the member at this index to s, a new session with the same name. The
 // partitions of other members stay.
-func (g *group) replace(at int, s *Subscription) {
-	old := g.members[at]
-	g.members[at] = s
+func (g *group) replace(index int, s *Subscription) {
+	old := g.members[index]
+	g.members[index] = s
 	old.fence()
 	for _, c := range g.cursors {
 		if c.owner == old {
@@ -112,8 +112,8 @@ func (g *group) follow(t *topic) {
 	}
 }
 
-// known returns true if the group has acknowledged any message.
-func (g *group) known() bool {
+// hasAcked returns true if the group has acknowledged any message.
+func (g *group) hasAcked() bool {
 	return slices.ContainsFunc(g.cursors, func(c *cursor) bool { return c.acked > c.first })
 }
 
@@ -191,9 +191,9 @@ func (g *group) leastLoaded(t *topic, load map[*Subscription]int) *Subscription 
 	return best
 }
 
-// move changes the owner of c. The new owner starts at the first unacknowledged message. to is nil if there
-// is no new owner.
-func (g *group) move(c *cursor, to *Subscription, clean bool) {
+// move changes the owner of c to newOwner. The new owner starts at the first unacknowledged message. If
+// there is no new owner, newOwner is nil.
+func (g *group) move(c *cursor, newOwner *Subscription, clean bool) {
 	if c.owner != nil {
 		c.owner.feed.Lose(c, clean)
 	}
@@ -203,23 +203,23 @@ func (g *group) move(c *cursor, to *Subscription, clean bool) {
 		}
 		c.tries[p]++
 	}
-	c.next, c.owner = c.acked, to
-	if to != nil {
-		to.gain(c)
+	c.next, c.owner = c.acked, newOwner
+	if newOwner != nil {
+		newOwner.gain(c)
 	}
 }
 
-// ack acknowledges all messages before the position to.
-func (c *cursor) ack(to int64, retain int) {
-	to = min(to, c.next)
-	if to <= c.acked {
+// ack acknowledges all messages before the position end.
+func (c *cursor) ack(end int64, retain int) {
+	end = min(end, c.next)
+	if end <= c.acked {
 		return
 	}
 	if len(c.tries) > 0 {
-		for p := c.acked; p < to; p++ {
+		for p := c.acked; p < end; p++ {
 			delete(c.tries, p)
 		}
 	}
-	c.acked = to
+	c.acked = end
 	c.partition.trim(retain)
 }

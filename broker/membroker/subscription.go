@@ -62,7 +62,7 @@ func (s *Subscription) gained() (out []broker.Partition) {
 
 // begin moves the gained partitions to their first positions, by the rule of feed.Facts.
 func (s *Subscription) begin(told broker.Resumed) {
-	known := s.group.known()
+	known := s.group.hasAcked()
 	for _, c := range s.feed.Untold() {
 		f := feed.FactsOf(true, told, c.Name)
 		f.Group, f.Own, f.First, f.Oldest, f.End = known, true, c.first, c.partition.base, c.partition.end()

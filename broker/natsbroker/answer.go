@@ -46,7 +46,7 @@ func (p *publisher) forbid(err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return // the affected calls return the error
 	}
-	p.hear(err)
+	p.noteConnect(err)
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	for it := range p.Lines.Flying() {
@@ -64,8 +64,8 @@ const errTooLarge jetstream.ErrorCode = 10054
 // with discard new. Other streams are not affected.
 const errNotStored jetstream.ErrorCode = 10077
 
-// answer processes the answer of JetStream to one message.
-func (p *publisher) answer(m *nats.Msg) {
+// handleAnswer processes the answer of JetStream to one message.
+func (p *publisher) handleAnswer(m *nats.Msg) {
 	token, _ := strconv.ParseUint(m.Subject[len(p.inbox):], 10, 64) // 0 if it is no number; no message has 0
 	p.Mu.Lock()
 	defer p.Mu.Unlock()

@@ -51,9 +51,9 @@ func stale(err error) bool {
 			answered.ErrorCode)
 }
 
-// bucketOpen returns the bucket, or an error if it does not exist or may lose rows. away classifies errors of
-// NATS.
-func bucketOpen(ctx context.Context, js jetstream.JetStream, away func(error) error) (jetstream.KeyValue,
+// bucketOpen returns the bucket, or an error if it does not exist or may lose rows. The function classify
+// classifies errors of NATS.
+func bucketOpen(ctx context.Context, js jetstream.JetStream, classify func(error) error) (jetstream.KeyValue,
 	error) {
 	kv, err := js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -62,11 +62,11 @@ func bucketOpen(ctx context.Context, js jetstream.JetStream, away func(error) er
 			name, broker.ErrNoTopic)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the bucket %q: %w", name, away(err))
+		return nil, fmt.Errorf("read the bucket %q: %w", name, classify(err))
 	}
 	status, err := kv.Status(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the bucket %q: %w", name, away(err))
+		return nil, fmt.Errorf("read the bucket %q: %w", name, classify(err))
 	}
 	if status.TTL() > 0 || status.Config().Storage != jetstream.FileStorage {
 		return nil, fmt.Errorf(
@@ -112,9 +112,9 @@ func keys(ctx context.Context, kv jetstream.KeyValue, filter string) (out []stri
 // errInUse is wrapped by errors about a group that has a member.
 var errInUse = errors.New("it has a member")
 
-// awaitGone waits until a member has left, or did not renew its presence for the time of its session. away
-// classifies errors of NATS.
-func awaitGone(ctx context.Context, kv jetstream.KeyValue, key string, away func(error) error) error {
+// awaitGone waits until a member has left, or did not renew its presence for the time of its session. The
+// function classify classifies errors of NATS.
+func awaitGone(ctx context.Context, kv jetstream.KeyValue, key string, classify func(error) error) error {
 	heard, since := uint64(0), time.Time{}
 	for {
 		e, err := kv.Get(ctx, key)
@@ -125,7 +125,7 @@ func awaitGone(ctx context.Context, kv jetstream.KeyValue, key string, away func
 		case err != nil && ctx.Err() != nil:
 			return fmt.Errorf("%w: %w", errInUse, ctx.Err())
 		case err != nil:
-			return away(err)
+			return classify(err)
 		case json.Unmarshal(e.Value(), &p) != nil:
 			return nil // the presence has an unknown format
 		case e.Revision() != heard:

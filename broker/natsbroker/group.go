@@ -159,8 +159,8 @@ func (s *Subscription) restorePresence(key string) (uint64, error) {
 	return s.store(ctx, key, s.presence(), e.Revision())
 }
 
-// see processes a change of a key in the bucket.
-func (s *Subscription) see(e jetstream.KeyValueEntry) {
+// handleChange processes a change of a key in the bucket.
+func (s *Subscription) handleChange(e jetstream.KeyValueEntry) {
 	key, prefix := e.Key(), s.memberKey("")
 	gone := e.Operation() != jetstream.KeyValuePut
 	if len(key) > len(prefix) && key[:len(prefix)] == prefix {
@@ -229,8 +229,8 @@ func (s *Subscription) share(t topic) int {
 	return n
 }
 
-// free returns true if this member may claim a partition: its owner is unset, is this member, or is gone.
-func (s *Subscription) free(r row) bool {
+// isFree returns true if this member may claim a partition: its owner is unset, is this member, or is gone.
+func (s *Subscription) isFree(r row) bool {
 	switch p, there := s.peers[r.Member]; {
 	case r.Member == "", r.Member == s.member: // also of an earlier session, or of a claim without an answer
 		return true
@@ -239,9 +239,9 @@ func (s *Subscription) free(r row) bool {
 	}
 }
 
-// ours returns true if this member may take partitions. It returns false if the group has members of another
-// database or schema.
-func (s *Subscription) ours() bool {
+// mayTake returns true if this member may take partitions. It returns false if the group has members of
+// another database or schema.
+func (s *Subscription) mayTake() bool {
 	var others []feed.Claim
 	for name, p := range s.peers {
 		if name != s.member {
@@ -269,7 +269,7 @@ func (s *Subscription) balance() {
 	if !s.synced || s.ctx.Err() != nil || time.Since(s.beaten) > s.b.opts.Session {
 		return
 	}
-	if !s.ours() {
+	if !s.mayTake() {
 		for _, l := range s.feed.Owned() {
 			_ = s.release(s.ctx, l)
 		}
@@ -315,7 +315,7 @@ func (s *Subscription) take(t topic, mine map[int]*partition, share int) {
 	for i := range t.partitions {
 		r := s.rows[s.partitionKey(t, i)]
 		switch {
-		case mine[i] != nil || !s.free(r.row):
+		case mine[i] != nil || !s.isFree(r.row):
 		case len(mine)+len(free) < share:
 			free = append(free, i)
 		case r.Member == s.member && r.SessionID == s.sessionID:

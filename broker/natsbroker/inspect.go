@@ -42,7 +42,7 @@ func (s *Subscription) compare(l *partition, info *jetstream.StreamInfo) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if first := info.State.FirstSeq; l.topic.dense() && first > l.read {
-		s.misses(l, first, int64(first-l.read))
+		s.reportMissed(l, first, int64(first-l.read))
 	}
 	return nil
 }
@@ -50,11 +50,11 @@ func (s *Subscription) compare(l *partition, info *jetstream.StreamInfo) error {
 // dense returns true if the topic has one partition with all messages of the stream.
 func (t *topic) dense() bool { return t.partitions == 1 && (t.shape == nil || t.shape.Filter == "") }
 
-// misses reports messages that were removed, from the next position to read up to the position to. The caller
-// holds the lock.
-func (s *Subscription) misses(l *partition, to uint64, count int64) {
-	s.feed.Miss(broker.Missed{Partition: l.Name, From: int64(l.read), To: int64(to), Count: count})
-	l.read = to
+// reportMissed reports messages that were removed, from the next position to read up to the position end.
+// The caller holds the lock.
+func (s *Subscription) reportMissed(l *partition, end uint64, count int64) {
+	s.feed.Miss(broker.Missed{Partition: l.Name, From: int64(l.read), To: int64(end), Count: count})
+	l.read = end
 }
 
 // reached records the progress of a partition, and reports messages that were removed. The partitions of a
@@ -65,7 +65,7 @@ func (s *Subscription) reached(l *partition, meta *jetstream.MsgMetadata) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if gone := int64(l.behind) - int64(meta.NumPending) - 1; !l.topic.dense() && gone > 0 {
-		s.misses(l, meta.Sequence.Stream, gone)
+		s.reportMissed(l, meta.Sequence.Stream, gone)
 	}
 	l.read, l.behind = max(l.read, meta.Sequence.Stream+1), meta.NumPending
 }
@@ -108,22 +108,22 @@ func (s *Subscription) stopped(l *partition, info *jetstream.StreamInfo) {
 	defer cancel()
 	now := l.topic
 	now.last = info.State.LastSeq
-	left, err := s.b.behind(ctx, now, l.Index, read-1)
+	left, err := s.b.countBehind(ctx, now, l.Index, read-1)
 	if err != nil || left > 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.read == read && l.behind == behind {
-		s.misses(l, now.last+1, int64(behind))
+		s.reportMissed(l, now.last+1, int64(behind))
 		l.behind = 0
 	}
 }
 
-// missing returns the topics that do not exist, and the topics with a stream that does not answer while NATS
-// does. If a topic was also missing in the previous check, missing reports an error to Receive, because
-// reading from such a stream may end without an error.
-func (s *Subscription) missing(before map[string]bool) map[string]bool {
+// missingTopics returns the topics that do not exist, and the topics with a stream that does not answer
+// while NATS does. If a topic was also missing in the previous check, missingTopics reports an error to
+// Receive, because reading from such a stream may end without an error.
+func (s *Subscription) missingTopics(before map[string]bool) map[string]bool {
 	now := map[string]bool{}
 	for _, t := range s.topics {
 		ctx, cancel := context.WithTimeout(s.ctx, 2*patience)
@@ -150,7 +150,7 @@ func (s *Subscription) checkLoop() {
 			return
 		case <-tick.C:
 		}
-		missing = s.missing(missing)
+		missing = s.missingTopics(missing)
 		known := map[string]*jetstream.StreamInfo{}
 		for _, l := range s.feed.Owned() {
 			info := known[l.topic.stream]

@@ -16,7 +16,7 @@ func (b *Broker) Keeps(ctx context.Context, topics ...string) (map[string]time.D
 	out := map[string]time.Duration{}
 	for _, name := range topics {
 		var stream jetstream.Stream
-		err := b.soon(ctx, name, func(ctx context.Context) (err error) {
+		err := b.askInTime(ctx, name, func(ctx context.Context) (err error) {
 			stream, err = b.streamOf(ctx, name)
 			return err
 		})

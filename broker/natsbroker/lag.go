@@ -72,7 +72,7 @@ func (b *Broker) lagOf(ctx context.Context, groupName string, t topic) (n int64,
 		if r.Stream != t.created { // the row belongs to a deleted stream
 			continue
 		}
-		behind, err := b.behind(ctx, t, partition, r.Position)
+		behind, err := b.countBehind(ctx, t, partition, r.Position)
 		if err != nil {
 			return 0, false, err
 		}
@@ -81,16 +81,16 @@ func (b *Broker) lagOf(ctx context.Context, groupName string, t topic) (n int64,
 	return n, known, nil
 }
 
-// behind counts the messages of a partition after a position. It creates a temporary consumer, which reports
-// this number.
-func (b *Broker) behind(ctx context.Context, t topic, partition int, position uint64) (int64, error) {
+// countBehind counts the messages of a partition after a position. It creates a temporary consumer, which
+// reports this number.
+func (b *Broker) countBehind(ctx context.Context, t topic, partition int, position uint64) (int64, error) {
 	if position >= t.last {
 		return 0, nil
 	}
 	c, err := b.js.CreateConsumer(ctx, t.stream, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: position + 1,
 		AckPolicy:      jetstream.AckNonePolicy,
-		FilterSubjects: t.reads(partition), HeadersOnly: true, InactiveThreshold: findFor,
+		FilterSubjects: t.readSubjects(partition), HeadersOnly: true, InactiveThreshold: findFor,
 		MemoryStorage: true, Replicas: 1,
 	})
 	if err != nil {

@@ -147,9 +147,13 @@ func (b *Broker) client() []nats.Option {
 		nats.ReconnectBufSize(-1),
 		nats.CustomReconnectDelay(backoff.Soon),
 		nats.PingInterval(5*time.Second),
-		nats.ConnectHandler(func(*nats.Conn) { b.hear(nil); b.publisher.connected() }),
-		nats.ReconnectHandler(func(*nats.Conn) { b.hear(nil); b.publisher.connected(); b.reconnected() }),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { b.hear(err) }),
+		nats.ConnectHandler(func(*nats.Conn) { b.noteConnect(nil); b.publisher.connected() }),
+		nats.ReconnectHandler(func(*nats.Conn) {
+			b.noteConnect(nil)
+			b.publisher.connected()
+			b.reconnected()
+		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { b.noteConnect(err) }),
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { b.publisher.disconnected() }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.forbid(err) }),
 	)

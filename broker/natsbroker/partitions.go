@@ -83,7 +83,7 @@ func (s *Subscription) drain(e jetstream.KeyValueEntry, more <-chan jetstream.Ke
 		if e == nil {
 			s.synced = true
 		} else {
-			s.see(e)
+			s.handleChange(e)
 		}
 		select {
 		case next, ok := <-more:
@@ -111,10 +111,10 @@ func (s *Subscription) begin(ctx context.Context, t topic, index int, told broke
 	if at, again = f.Begin(); at < 0 || again == 0 {
 		return min(at, f.End), 0
 	}
-	again, err := s.b.behind(ctx, t, index, uint64(max(at-1, 0)))
+	again, err := s.b.countBehind(ctx, t, index, uint64(max(at-1, 0)))
 	if f.Position > 0 && err == nil {
 		var open int64
-		open, err = s.b.behind(ctx, t, index, uint64(f.Position-1))
+		open, err = s.b.countBehind(ctx, t, index, uint64(f.Position-1))
 		again -= open
 	}
 	if err != nil {

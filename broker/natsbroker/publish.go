@@ -43,7 +43,7 @@ func (p *publisher) init(opts Options, w *wire) {
 
 func (p *publisher) start() error {
 	p.inbox = nats.NewInbox() + "."
-	if _, err := p.nc.Subscribe(p.inbox+"*", p.answer); err != nil {
+	if _, err := p.nc.Subscribe(p.inbox+"*", p.handleAnswer); err != nil {
 		return fmt.Errorf("listen for answers: %w", err)
 	}
 	p.Start(func() int { return p.opts.Flying }, p.send, func(it *item) error {

@@ -12,12 +12,12 @@ import (
 	"github.com/skald-go/skald/internal/backoff"
 )
 
-// read reads a partition from the position next on, until ctx ends. It retries after errors.
-func (s *Subscription) read(ctx context.Context, l *partition, next uint64) {
+// read reads a partition from the position start, until ctx ends. It retries after errors.
+func (s *Subscription) read(ctx context.Context, l *partition, start uint64) {
 	for fails := 1; ctx.Err() == nil; fails++ {
-		from := next
-		err := s.follow(ctx, l, &next)
-		if next > from {
+		from := start
+		err := s.follow(ctx, l, &start)
+		if start > from {
 			fails = 1
 		}
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -31,12 +31,12 @@ func (s *Subscription) read(ctx context.Context, l *partition, next uint64) {
 	}
 }
 
-// follow reads from next on until an error. It uses a temporary consumer. After a gap, nats.go recreates the
-// consumer behind the last message.
-func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) error {
+// follow reads from *position until an error. It uses a temporary consumer. After a gap, nats.go recreates
+// the consumer behind the last message.
+func (s *Subscription) follow(ctx context.Context, l *partition, position *uint64) error {
 	c, err := s.b.js.OrderedConsumer(ctx, l.topic.stream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: l.topic.reads(l.Index), DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq: *next, InactiveThreshold: 30 * time.Second,
+		FilterSubjects: l.topic.readSubjects(l.Index), DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq: *position, InactiveThreshold: 30 * time.Second,
 	})
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (s *Subscription) follow(ctx context.Context, l *partition, next *uint64) e
 		if !s.put(ctx, l, d) {
 			return ctx.Err()
 		}
-		*next = meta.Sequence.Stream + 1
+		*position = meta.Sequence.Stream + 1
 		s.reached(l, meta)
 	}
 }

@@ -14,12 +14,13 @@ import (
 	"github.com/skald-go/skald/broker/internal/feed"
 )
 
-// RemoveTopics deletes the streams of topics, with their consumers. made maps names to creation times; a
-// stream with another creation time was recreated, and stays. Missing topics are no error.
-func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error {
-	for _, name := range slices.Sorted(maps.Keys(made)) {
+// RemoveTopics deletes the streams of topics, with their consumers. The map creationTimes has the creation
+// time of each topic; a stream with another creation time was recreated, and stays. Missing topics are no
+// error.
+func (b *Broker) RemoveTopics(ctx context.Context, creationTimes map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(creationTimes)) {
 		s, err := b.js.Stream(ctx, token(name))
-		if err == nil && createdAt(s.CachedInfo()) == made[name] {
+		if err == nil && createdAt(s.CachedInfo()) == creationTimes[name] {
 			err = b.js.DeleteStream(ctx, token(name))
 		}
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -128,8 +128,8 @@ func (t *topic) target(partition int, typ string, key []byte) (string, error) {
 	return out, nil
 }
 
-// reads returns the subjects that a reader of a partition of t must request. Nil means all subjects.
-func (t *topic) reads(partition int) []string {
+// readSubjects returns the subjects that a reader of a partition of t must request. Nil means all subjects.
+func (t *topic) readSubjects(partition int) []string {
 	switch {
 	case t.shape == nil:
 		return []string{subject(t.stream, partition)}

@@ -178,11 +178,11 @@ func (s *Subscription) lose(l *partition, clean bool) (acked uint64) {
 	return uint64(l.Acked)
 }
 
-// die drops all partitions. Later calls of Receive return why.
-func (s *Subscription) die(why error) {
+// die drops all partitions. Later calls of Receive return the error cause.
+func (s *Subscription) die(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.feed.End(why)
+	s.feed.End(cause)
 	for _, l := range s.feed.All() {
 		l.stop()
 	}

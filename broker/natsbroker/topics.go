@@ -79,16 +79,17 @@ func (w *wire) look(ctx context.Context, name string) (topic, error) {
 // lookSoon works like look. If the stream of the topic does not answer although NATS does, the error wraps
 // perkey.ErrSilent.
 func (w *wire) lookSoon(ctx context.Context, name string) (t topic, err error) {
-	err = w.soon(ctx, name, func(ctx context.Context) error {
+	err = w.askInTime(ctx, name, func(ctx context.Context) error {
 		t, err = w.look(ctx, name)
 		return err
 	})
 	return t, err
 }
 
-// soon calls ask for the stream of a topic. It waits for half of the remaining time, at most for patience.
-// Without an answer, it reads the bucket. If NATS answers that request, the error wraps perkey.ErrSilent.
-func (w *wire) soon(ctx context.Context, topic string, ask func(context.Context) error) error {
+// askInTime calls the function ask for the stream of a topic. It waits for half of the remaining time, at
+// most for patience. Without an answer, it reads the bucket. If NATS answers that request, the error wraps
+// perkey.ErrSilent.
+func (w *wire) askInTime(ctx context.Context, topic string, ask func(context.Context) error) error {
 	most := patience
 	if end, there := ctx.Deadline(); there {
 		most = min(most, time.Until(end)/2)

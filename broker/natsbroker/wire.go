@@ -28,8 +28,8 @@ type wire struct {
 	no error // the reason why there is no connection, or the missing right; nil if unknown
 }
 
-// hear records the result of an attempt to connect, or a missing right.
-func (w *wire) hear(err error) {
+// noteConnect records the result of an attempt to connect, or a missing right.
+func (w *wire) noteConnect(err error) {
 	w.mu.Lock()
 	w.no = err
 	w.mu.Unlock()

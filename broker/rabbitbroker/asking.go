@@ -12,15 +12,16 @@ import (
 	"github.com/skald-go/skald/broker"
 )
 
-// with calls do with the publisher's connection, or with a new connection if that one does not work.
-func (b *Broker) with(ctx context.Context, do func(*amqp.Connection) error) error {
+// withConn calls the function do with the publisher's connection, or with a new connection if that one does
+// not work.
+func (b *Broker) withConn(ctx context.Context, do func(*amqp.Connection) error) error {
 	if conn := b.publisher.working(); conn != nil {
 		return do(conn)
 	}
 	return b.withOwn(ctx, do)
 }
 
-// withOwn calls do with a new connection, and closes the connection.
+// withOwn calls the function do with a new connection, and closes the connection.
 func (b *Broker) withOwn(ctx context.Context, do func(*amqp.Connection) error) error {
 	conn, err := b.open(ctx)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // CheckTopics returns a line for each missing topic, and for each exchange or queue that Skald cannot use. It
 // changes nothing.
 func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []string, err error) {
-	err = b.with(ctx, func(conn *amqp.Connection) error {
+	err = b.withConn(ctx, func(conn *amqp.Connection) error {
 		if !b.opts.ByType {
 			switch err := ask(ctx, conn, lookMembers); {
 			case notFound(err):
@@ -34,7 +34,7 @@ func (b *Broker) CheckTopics(ctx context.Context, topics ...string) (missing []s
 			}
 		}
 		if b.opts.Queue != "" { // no code declares this queue
-			if missing, err = addMissing(missing, b.there(ctx, conn, b.opts.Queue)); err != nil {
+			if missing, err = addMissing(missing, b.checkQueueExists(ctx, conn, b.opts.Queue)); err != nil {
 				return err
 			}
 		}
@@ -58,7 +58,7 @@ func (b *Broker) CheckGroup(ctx context.Context, g broker.Group) (missing []stri
 	if err := checkGroup(g); err != nil {
 		return nil, err
 	}
-	err = b.with(ctx, func(conn *amqp.Connection) error {
+	err = b.withConn(ctx, func(conn *amqp.Connection) error {
 		if b.opts.Queue != "" || b.opts.ByType {
 			_, _, err := b.provide(ctx, conn, g, false)
 			missing, err = addMissing(missing, err)
@@ -78,7 +78,7 @@ func (b *Broker) CheckGroup(ctx context.Context, g broker.Group) (missing []stri
 	return missing, err
 }
 
-// addMissing adds err to missing if it is about a missing or unusable object. Otherwise it returns err.
+// addMissing adds err to missing if err is about a missing or unusable object. Otherwise it returns err.
 func addMissing(missing []string, err error) ([]string, error) {
 	if errors.Is(err, errMissing) || errors.Is(err, ErrSettings) || errors.Is(err, broker.ErrNoTopic) {
 		return append(missing, err.Error()), nil
@@ -89,7 +89,7 @@ func addMissing(missing []string, err error) ([]string, error) {
 // checkPartition checks that a queue exists with the settings of a partition. Only a declaration compares
 // settings, and it would create a missing queue. So checkPartition first checks that the queue exists.
 func (b *Broker) checkPartition(ctx context.Context, conn *amqp.Connection, queue string) error {
-	if err := b.there(ctx, conn, queue); err != nil {
+	if err := b.checkQueueExists(ctx, conn, queue); err != nil {
 		return err
 	}
 	if err := declarePartition(ctx, conn, queue); code(err) != amqp.AccessRefused {

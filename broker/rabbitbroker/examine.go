@@ -13,7 +13,7 @@ import (
 // partitions. It cannot check policies and limits, because AMQP clients cannot read them. Without topics, it
 // also reports a missing Options.Queue. CheckTopics and CheckGroup report unsafe exchanges and queues.
 func (b *Broker) Examine(ctx context.Context, topics ...string) (out []skald.Finding, err error) {
-	err = b.with(ctx, func(conn *amqp.Connection) error {
+	err = b.withConn(ctx, func(conn *amqp.Connection) error {
 		out = append(out, skald.Finding{Name: "version", Grade: skald.Fine,
 			Observed: fmt.Sprintf("%v %v", conn.Properties["product"], conn.Properties["version"])},
 			skald.Finding{Name: "policies", Grade: skald.Doubtful, Observed: "clients cannot read them",
@@ -22,7 +22,7 @@ func (b *Broker) Examine(ctx context.Context, topics ...string) (out []skald.Fin
 			return nil
 		}
 		if b.opts.Queue != "" && len(topics) == 0 {
-			missing, err := addMissing(nil, b.there(ctx, conn, b.opts.Queue))
+			missing, err := addMissing(nil, b.checkQueueExists(ctx, conn, b.opts.Queue))
 			if err != nil {
 				return err
 			}

@@ -167,9 +167,9 @@ func (s *Subscription) beat(l *link) {
 	}
 }
 
-// ours returns true if this member may take partitions. It returns false if the group has members of another
-// database or schema.
-func (s *Subscription) ours(l *link) bool {
+// mayTake returns true if this member may take partitions. It returns false if the group has members of
+// another database or schema.
+func (s *Subscription) mayTake(l *link) bool {
 	var others []feed.Claim
 	for name, p := range s.peers {
 		c := p.Claim
@@ -198,8 +198,8 @@ type share struct {
 	mine       map[int]bool
 }
 
-// mine returns the partitions of a topic that this member must own.
-func (s *Subscription) mine(t topic) map[int]bool {
+// ownPartitions returns the partitions of a topic that this member must own.
+func (s *Subscription) ownPartitions(t topic) map[int]bool {
 	members := []string{s.member}
 	for name, p := range s.peers {
 		if feed.Same(p.Owner, s.ownerClaim.Owner) && slices.Contains(p.Topics, t.name) {

@@ -14,7 +14,7 @@ import (
 // queue, the topics cannot be separated, so all messages count for the first topic.
 func (b *Broker) Lag(ctx context.Context, group string, topics ...string) (map[string]int64, error) {
 	out := map[string]int64{}
-	err := b.with(ctx, func(conn *amqp.Connection) error {
+	err := b.withConn(ctx, func(conn *amqp.Connection) error {
 		count := func(topic, queue string) error {
 			err := ask(ctx, conn, func(ch *amqp.Channel) error {
 				q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)

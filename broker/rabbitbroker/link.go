@@ -154,7 +154,7 @@ func (l *link) consumeHellos(group string) error {
 func (b *Broker) provide(ctx context.Context, conn *amqp.Connection, g broker.Group,
 	declare bool) (topics []topic, shared string, err error) {
 	if b.opts.Queue != "" {
-		return nil, b.opts.Queue, b.there(ctx, conn, b.opts.Queue)
+		return nil, b.opts.Queue, b.checkQueueExists(ctx, conn, b.opts.Queue)
 	}
 	for _, name := range g.Topics {
 		t, err := b.look(ctx, conn, name)
@@ -182,8 +182,8 @@ func aboutTopic(name string, err error) error {
 	return &broker.TopicError{Topic: name, Err: err}
 }
 
-// there returns an error if a queue does not exist.
-func (b *Broker) there(ctx context.Context, conn *amqp.Connection, queue string) error {
+// checkQueueExists returns an error if a queue does not exist.
+func (b *Broker) checkQueueExists(ctx context.Context, conn *amqp.Connection, queue string) error {
 	err := ask(ctx, conn, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		return err
@@ -200,7 +200,7 @@ func (b *Broker) there(ctx context.Context, conn *amqp.Connection, queue string)
 // provideShared declares the queue of a group with Options.ByType, unless it exists, and binds it.
 func (b *Broker) provideShared(ctx context.Context, conn *amqp.Connection, g broker.Group,
 	declare bool) error {
-	err := b.there(ctx, conn, g.Name)
+	err := b.checkQueueExists(ctx, conn, g.Name)
 	if !declare || err != nil && !errors.Is(err, errMissing) {
 		return err
 	}
@@ -284,7 +284,7 @@ func (b *Broker) checkPartitions(ctx context.Context, conn *amqp.Connection, gro
 	for _, t := range topics {
 		for i := range t.partitions {
 			queue := Queue(group, t.name, i)
-			if err := b.there(ctx, conn, queue); errors.Is(err, errMissing) {
+			if err := b.checkQueueExists(ctx, conn, queue); errors.Is(err, errMissing) {
 				missing, first = append(missing, "queue "+queue), cmp.Or(first, t.name)
 			} else if err != nil {
 				return aboutTopic(t.name, err)
@@ -319,7 +319,7 @@ func (b *Broker) settleGroup(ctx context.Context, g broker.Group, declare bool) 
 	if err := checkGroup(g); err != nil {
 		return err
 	}
-	return b.with(ctx, func(conn *amqp.Connection) error {
+	return b.withConn(ctx, func(conn *amqp.Connection) error {
 		_, _, err := b.provide(ctx, conn, g, declare)
 		return err
 	})

@@ -162,9 +162,9 @@ func (s *Subscription) balance(l *link) error {
 		return nil
 	}
 	want := map[string]map[int]bool{}
-	if s.ours(l) {
+	if s.mayTake(l) {
 		for _, t := range l.topics {
-			want[t.name] = s.mine(t)
+			want[t.name] = s.ownPartitions(t)
 		}
 	}
 	var freed []*partition

@@ -228,8 +228,8 @@ func (b *Broker) config(name string) (amqp.Config, error) {
 // all.
 const silence = 20 * time.Second
 
-// ask calls do with a new channel. When ctx ends, or after silence, ask returns an error. do may then
-// continue until the connection ends.
+// ask calls the function do with a new channel. When ctx ends, or after silence, ask returns an error. The
+// function may then continue until the connection ends.
 func ask(ctx context.Context, conn *amqp.Connection, do func(*amqp.Channel) error) error {
 	ctx, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()

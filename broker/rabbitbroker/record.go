@@ -58,8 +58,9 @@ func (t table) Time(name string, value time.Time) { t[name] = value.Format(time.
 // encode encodes m. The result shares no memory with m.
 func encode(codec *cloudevents.Codec, m *skald.Message) (amqp.Publishing, error) {
 	p := amqp.Publishing{DeliveryMode: amqp.Persistent, Headers: amqp.Table{},
-		ContentType: short(m.ContentType), MessageId: short(m.ID), CorrelationId: short(m.CorrelationID),
-		Type: short(m.Type)}
+		ContentType: shortOrEmpty(m.ContentType), MessageId: shortOrEmpty(m.ID),
+		CorrelationId: shortOrEmpty(m.CorrelationID),
+		Type:          shortOrEmpty(m.Type)}
 	if !m.Time.IsZero() {
 		p.Timestamp = m.Time
 	}
@@ -83,9 +84,9 @@ func encode(codec *cloudevents.Codec, m *skald.Message) (amqp.Publishing, error)
 	return p, nil
 }
 
-// short returns v if it fits into a field of AMQP, else "". It never shortens v, because a reader could not
-// detect this.
-func short(v string) string {
+// shortOrEmpty returns v if v fits into a field of AMQP, else "". It never shortens v, because a reader
+// could not detect this.
+func shortOrEmpty(v string) string {
 	if len(v) > maxShort {
 		return ""
 	}

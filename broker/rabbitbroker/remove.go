@@ -17,14 +17,14 @@ import (
 // errInUse is wrapped by errors about a group that has a member.
 var errInUse = errors.New("it has a consumer")
 
-// RemoveTopics deletes the exchanges of topics, and the queues with their numbers of partitions. made maps
-// names to ids; a topic with another id was recreated, and stays. Missing topics are no error. Queues of
-// groups stay; see RemoveGroup.
-func (b *Broker) RemoveTopics(ctx context.Context, made map[string]string) error {
-	return b.with(ctx, func(conn *amqp.Connection) error {
-		for _, name := range slices.Sorted(maps.Keys(made)) {
+// RemoveTopics deletes the exchanges of topics, and the queues with their numbers of partitions. The map
+// topicIDs has the id of each topic; a topic with another id was recreated, and stays. Missing topics are no
+// error. Queues of groups stay; see RemoveGroup.
+func (b *Broker) RemoveTopics(ctx context.Context, topicIDs map[string]string) error {
+	return b.withConn(ctx, func(conn *amqp.Connection) error {
+		for _, name := range slices.Sorted(maps.Keys(topicIDs)) {
 			t, err := b.look(ctx, conn, name)
-			if errors.Is(err, broker.ErrNoTopic) || err == nil && t.id != made[name] {
+			if errors.Is(err, broker.ErrNoTopic) || err == nil && t.id != topicIDs[name] {
 				continue
 			}
 			if err == nil {
@@ -50,7 +50,7 @@ func (b *Broker) RemoveGroup(ctx context.Context, group string, topics ...string
 	if !feed.OK(group) {
 		return fmt.Errorf("remove group %q: %w", group, errName)
 	}
-	return b.with(ctx, func(conn *amqp.Connection) error {
+	return b.withConn(ctx, func(conn *amqp.Connection) error {
 		for _, name := range topics {
 			t, err := b.look(ctx, conn, name)
 			if errors.Is(err, broker.ErrNoTopic) {

@@ -104,7 +104,7 @@ func (s *Subscription) Ack(_ context.Context, ds []broker.Delivery) error {
 	upTo := make([]int64, len(acked))
 	for i, l := range acked {
 		upTo[i] = l.Acked
-		s.flying -= l.done(l.Acked - l.base)
+		s.flying -= l.removeUpTo(l.Acked - l.base)
 	}
 	s.mu.Unlock()
 	for i, l := range acked {
@@ -153,11 +153,11 @@ func (s *Subscription) lose(l *partition, clean bool) {
 	}
 }
 
-// die drops all partitions. Later calls of Receive return why.
-func (s *Subscription) die(why error) {
+// die drops all partitions. Later calls of Receive return the error cause.
+func (s *Subscription) die(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.feed.End(why)
+	s.feed.End(cause)
 	s.feed.Clear()
 	s.flying = 0
 }

@@ -182,8 +182,8 @@ func write(ctx context.Context, conn *amqp.Connection, record string, f fact) (f
 	return fetch(ctx, conn, record)
 }
 
-// alone waits for the exclusive right to create topics. The right ends with the connection.
-func alone(ctx context.Context, conn *amqp.Connection) error {
+// lockCreation waits for the exclusive right to create topics. The right ends with the connection.
+func lockCreation(ctx context.Context, conn *amqp.Connection) error {
 	for {
 		err := ask(ctx, conn, func(ch *amqp.Channel) error {
 			_, err := ch.QueueDeclare(makingName, false, true, true, false, nil)
@@ -214,7 +214,7 @@ func (b *Broker) MakeTopics(ctx context.Context, partitions int, topics ...strin
 		}
 	}
 	err := b.withOwn(ctx, func(conn *amqp.Connection) error {
-		err := alone(ctx, conn)
+		err := lockCreation(ctx, conn)
 		if err == nil {
 			err = makeShared(ctx, conn)
 		}
@@ -307,7 +307,7 @@ func newID() string { return uuid7.New(time.Now()) }
 // Topics returns the random IDs that MakeTopics gave to topics. With Options.ByType the ID is empty.
 func (b *Broker) Topics(ctx context.Context, names ...string) (broker.Topics, error) {
 	out := broker.Topics{}
-	err := b.with(ctx, func(conn *amqp.Connection) error {
+	err := b.withConn(ctx, func(conn *amqp.Connection) error {
 		for _, name := range names {
 			switch t, err := b.look(ctx, conn, name); {
 			case err == nil:

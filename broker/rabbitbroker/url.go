@@ -39,7 +39,8 @@ func ParseURL(s string, getenv func(string) string) (servers string, opts *Optio
 		return "", nil, err
 	}
 	opts = &Options{}
-	for _, read := range []func(*endpoint.URL) error{opts.place, opts.secure, opts.identity, opts.shape} {
+	for _, read := range []func(*endpoint.URL) error{
+		opts.setVirtualHost, opts.secure, opts.identity, opts.shape} {
 		if err := read(u); err != nil {
 			return "", nil, u.Wrap(err)
 		}
@@ -47,8 +48,8 @@ func ParseURL(s string, getenv func(string) string) (servers string, opts *Optio
 	return u.Hosts, opts, nil
 }
 
-// place sets the virtual host from the path: /a%2Fb means "a/b", and an empty path or / means "/".
-func (o *Options) place(u *endpoint.URL) (err error) {
+// setVirtualHost sets the virtual host from the path: /a%2Fb means "a/b", and an empty path or / means "/".
+func (o *Options) setVirtualHost(u *endpoint.URL) (err error) {
 	if o.VHost, err = url.PathUnescape(u.Path); err != nil {
 		return errors.New("the virtual host is not percent-encoded")
 	}

@@ -33,8 +33,8 @@ func (f *flight) add(size int) {
 	f.largest, f.seen = max(f.largest, size), f.seen+1
 }
 
-// done removes the messages up to a delivery tag, and returns their total size.
-func (f *flight) done(tag int64) (bytes int) {
+// removeUpTo removes the messages up to a delivery tag, and returns their total size.
+func (f *flight) removeUpTo(tag int64) (bytes int) {
 	n := max(0, min(int(tag-f.acked), len(f.sizes)))
 	for _, size := range f.sizes[:n] {
 		bytes += size
@@ -93,16 +93,16 @@ func (s *Subscription) widen(now time.Time) {
 	}
 }
 
-// wider returns a higher prefetch, up to most, or 0 for no change. With it, messages of the largest recent
-// size need at most that many bytes. It waits until the partition has no messages in flight, but at most two
-// times calm.
-func (f *flight) wider(most, bytes int, now time.Time) int {
+// wider returns a higher prefetch, up to limit, or 0 for no change. With this prefetch, messages of the
+// largest recent size need at most the given number of bytes. It waits until the partition has no messages
+// in flight, but at most two times calm.
+func (f *flight) wider(limit, bytes int, now time.Time) int {
 	old := now.Sub(f.since)
-	if f.next > 0 || f.prefetch >= most || f.seen < f.prefetch || old < calm {
+	if f.next > 0 || f.prefetch >= limit || f.seen < f.prefetch || old < calm {
 		return 0
 	}
-	n := min(most, bytes/max(1, f.largest))
-	if n < most && n < 2*f.prefetch || len(f.sizes) > 0 && old < 2*calm {
+	n := min(limit, bytes/max(1, f.largest))
+	if n < limit && n < 2*f.prefetch || len(f.sizes) > 0 && old < 2*calm {
 		return 0
 	}
 	return n

@@ -13,7 +13,7 @@ func TestPrefetchIsRaisedAgain(t *testing.T) {
 		for range messages {
 			f.add(size)
 		}
-		f.done(int64(messages - unacked))
+		f.removeUpTo(int64(messages - unacked))
 		return f
 	}
 	for name, c := range map[string]struct {

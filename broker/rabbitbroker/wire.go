@@ -57,7 +57,8 @@ func (p *publisher) working() *amqp.Connection {
 	return p.wire.conn
 }
 
-// open opens a channel in confirm mode. It uses the connection of old if that still works.
+// open opens a channel in confirm mode. It uses the connection of the wire old if that connection still
+// works.
 func (p *publisher) open(old *wire) (*wire, error) {
 	w := &wire{}
 	if old != nil && !old.conn.IsClosed() {

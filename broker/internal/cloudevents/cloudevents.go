@@ -188,7 +188,7 @@ func (c *Codec) Encode(m *skald.Message, to Headers) (data []byte, err error) {
 		}
 		return m.Data, namesAreText(m.Headers)
 	}
-	return m.Data, c.own(m.Headers, to)
+	return m.Data, c.writeOwn(m.Headers, to)
 }
 
 func (c *Codec) escaped(a attribute, v string) string {
@@ -209,10 +209,10 @@ func namesAreText(hs []skald.Header) error {
 	return nil
 }
 
-// own writes the message's own headers. It writes a header directly if the broker transports it unchanged, so
-// that any client can read it. If this does not preserve all headers and their order, it also writes all
-// headers as one list.
-func (c *Codec) own(hs []skald.Header, to Headers) error {
+// writeOwn writes the message's own headers. It writes a header directly if the broker transports it
+// unchanged, so that any client can read it. If this does not preserve all headers and their order, writeOwn
+// also writes all headers as one list.
+func (c *Codec) writeOwn(hs []skald.Header, to Headers) error {
 	if err := namesAreText(hs); err != nil {
 		return err
 	}
@@ -248,8 +248,8 @@ func (c *Codec) plain(h skald.Header) bool {
 	if c.style.Exact { // an own content-type header may set the content type
 		return h.Name != Ordered && (!ours || a == content)
 	}
-	return h.Name != "" && !ours && !own(h.Name) && c.style.Plain(h)
+	return h.Name != "" && !ours && !isSkaldHeader(h.Name) && c.style.Plain(h)
 }
 
-// own returns true if Skald adds headers with this name.
-func own(name string) bool { return name == RawKey || name == NilData || name == Ordered }
+// isSkaldHeader returns true if Skald adds headers with this name.
+func isSkaldHeader(name string) bool { return name == RawKey || name == NilData || name == Ordered }

@@ -18,25 +18,25 @@ import (
 type Header struct{ Name, Value string }
 
 // Decode reads the headers hs into m. m already has its topic and data, and its key if the broker transports
-// keys. at returns the name and the value of a header.
+// keys. The function headerOf returns the name and the value of a header.
 //
 // Unknown headers become headers of m. So does an attribute if Encode would write it differently. Unless
 // Style.Exact is true, the headers may be in any order, and those of m are sorted by name. If Decode returns
 // an error, the envelope is broken, and m has all headers unchanged.
 //
-// before is the previous message, or nil. If a text is equal in both messages, they share its memory, because
-// sources and types rarely differ.
-func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V), m,
-	before *skald.Message) (fault error) {
+// The parameter previous is the previous message, or nil. If a text is equal in both messages, they share
+// its memory, because sources and types rarely differ.
+func Decode[H any, V string | []byte](c *Codec, hs []H, headerOf func(*H) (string, V), m,
+	previous *skald.Message) (fault error) {
 	empty, list, next, broken, versioned := false, "", version, "", false
 	for i := range hs {
-		name, v := at(&hs[i])
+		name, v := headerOf(&hs[i])
 		if c.style.Exact && name == Ordered && unfolds(string(v)) {
 			// a connector that publishes the outbox writes all headers into this list
 			list = string(v)
 			continue
 		}
-		if !c.style.Exact && own(name) {
+		if !c.style.Exact && isSkaldHeader(name) {
 			var err error
 			switch name {
 			case RawKey:
@@ -49,7 +49,7 @@ func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V),
 			case Ordered:
 				list = string(v)
 			}
-			broken, fault = c.first(fault, broken, name, err)
+			broken, fault = c.firstFault(fault, broken, name, err)
 			continue
 		}
 		a := c.find(name, next)
@@ -58,8 +58,8 @@ func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V),
 			continue
 		}
 		next, versioned = a+1, versioned || a == version
-		kept, err := take(c, a, m, before, v)
-		broken, fault = c.first(fault, broken, name, err)
+		kept, err := take(c, a, m, previous, v)
+		broken, fault = c.firstFault(fault, broken, name, err)
 		if !kept {
 			m.Headers = append(m.Headers, skald.Header{Name: name, Value: []byte(v)})
 		}
@@ -72,7 +72,7 @@ func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V),
 		m.Data = []byte{}
 	}
 	if fault != nil {
-		m.Headers = asTheyCame(c, hs, at)
+		m.Headers = asTheyCame(c, hs, headerOf)
 	}
 	if !c.style.Exact {
 		slices.SortStableFunc(m.Headers,
@@ -84,10 +84,10 @@ func Decode[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V),
 	return fault
 }
 
-// find returns the attribute of a header, or the constant attributes if there is none. It tries next first,
-// because headers usually arrive in the order of writing.
-func (c *Codec) find(name string, next attribute) attribute {
-	for a := next; a < min(next+3, attributes); a++ {
+// find returns the attribute of a header, or the constant attributes if there is none. It tries the
+// attribute expected first, because headers usually arrive in the order of writing.
+func (c *Codec) find(name string, expected attribute) attribute {
+	for a := expected; a < min(expected+3, attributes); a++ {
 		if c.names[a] == name {
 			return a
 		}
@@ -98,9 +98,9 @@ func (c *Codec) find(name string, next attribute) attribute {
 	return attributes
 }
 
-// first selects the error to report. It is the first error by position, or by name if the headers have no
-// order. So the result does not depend on the order of delivery.
-func (c *Codec) first(before error, of, name string, err error) (broken string, fault error) {
+// firstFault selects the error to report. It is the first error by position, or by name if the headers have
+// no order. So the result does not depend on the order of delivery.
+func (c *Codec) firstFault(before error, of, name string, err error) (broken string, fault error) {
 	if err == nil || before != nil && (c.style.Exact || of <= name) {
 		return of, before
 	}
@@ -175,7 +175,7 @@ func (c *Codec) text(v string) string {
 func asTheyCame[H any, V string | []byte](c *Codec, hs []H, at func(*H) (string, V)) []skald.Header {
 	out := make([]skald.Header, 0, len(hs))
 	for i := range hs {
-		if name, v := at(&hs[i]); c.style.Exact || !own(name) {
+		if name, v := at(&hs[i]); c.style.Exact || !isSkaldHeader(name) {
 			out = append(out, skald.Header{Name: name, Value: []byte(v)})
 		}
 	}
@@ -191,24 +191,24 @@ func unfolds(list string) bool {
 	return err == nil
 }
 
-// ordered returns the headers in list, followed by those of rest that are not in list. Other clients have
-// added the latter.
-func ordered(rest []skald.Header, list string) ([]skald.Header, error) {
+// ordered returns the headers hs in the order of list. The headers that are not in list come last. Other
+// clients have added them.
+func ordered(hs []skald.Header, list string) ([]skald.Header, error) {
 	var told [][2]string
 	if err := cmp.Or(fingerprint.CheckJSON([]byte(list)), json.Unmarshal([]byte(list), &told)); err != nil {
-		return rest, failed(Ordered, err)
+		return hs, failed(Ordered, err)
 	}
 	var out []skald.Header
 	known := map[string]bool{}
 	for _, t := range told {
 		v, err := base64.StdEncoding.DecodeString(t[1])
 		if err != nil {
-			return rest, failed(Ordered, err)
+			return hs, failed(Ordered, err)
 		}
 		out = append(out, skald.Header{Name: t[0], Value: v})
 		known[t[0]] = true
 	}
-	for _, r := range rest {
+	for _, r := range hs {
 		if !known[r.Name] {
 			out = append(out, r)
 		}

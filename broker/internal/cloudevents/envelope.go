@@ -150,7 +150,7 @@ func (c *Codec) mapped(m *skald.Message, to Headers) (data []byte, err error) {
 		if m.Data == nil {
 			to.Text(NilData, "1")
 		}
-		own = p.others(m)
+		own = p.unreplaced(m)
 	}
 	if c.style.Exact {
 		for i := range own {
@@ -158,7 +158,7 @@ func (c *Codec) mapped(m *skald.Message, to Headers) (data []byte, err error) {
 		}
 		return data, namesAreText(own)
 	}
-	return data, c.own(own, to)
+	return data, c.writeOwn(own, to)
 }
 
 // misread returns an error if a reader would decode m's own headers as CloudEvents attributes with other
@@ -197,9 +197,9 @@ func (c *Codec) writeRawKey(key []byte, to Headers) {
 	}
 }
 
-// others returns m's own headers without those that an attribute replaces, because some brokers do not keep
-// two headers with the same name in order.
-func (p *places) others(m *skald.Message) []skald.Header {
+// unreplaced returns m's own headers without those that an attribute replaces, because some brokers do not
+// keep two headers with the same name in order.
+func (p *places) unreplaced(m *skald.Message) []skald.Header {
 	taken := func(h skald.Header) bool {
 		for _, a := range p.of(m) {
 			if a.value != "" && a.place.header == h.Name && h.Name != "" {

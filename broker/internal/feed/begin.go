@@ -95,10 +95,10 @@ type Facts struct {
 // None is the value of an unknown position.
 const None = -1
 
-// FactsOf returns Facts with the state of a partition in the database. asked is true if the group has a
-// database.
-func FactsOf(asked bool, told broker.Resumed, partition string) Facts {
-	f := Facts{Asked: asked, Consumer: told.Known, Checkpoint: None, Position: None, First: None}
+// FactsOf returns Facts with the state of a partition in the database. The group has a database if
+// hasDatabase is true.
+func FactsOf(hasDatabase bool, told broker.Resumed, partition string) Facts {
+	f := Facts{Asked: hasDatabase, Consumer: told.Known, Checkpoint: None, Position: None, First: None}
 	if at, has := told.Checkpoints[partition]; has {
 		f.Checkpoint = at
 	}
@@ -129,9 +129,9 @@ func (f *Facts) group() Group {
 	return NoGroup
 }
 
-// Origin returns the source of the first position. again is true if the member must report messages that are
-// delivered again.
-func (f *Facts) Origin() (o Origin, again bool) {
+// Origin returns the source of the first position. If repeats is true, the member must report messages that
+// are delivered again.
+func (f *Facts) Origin() (o Origin, repeats bool) {
 	for _, r := range rules() {
 		if r.Database == f.database() && r.Group == f.group() {
 			return r.Origin, r.again
@@ -140,9 +140,9 @@ func (f *Facts) Origin() (o Origin, again bool) {
 	return Oldest, true // unreachable: each combination has a rule
 }
 
-// Begin returns the first position, or None if the option start applies. again is the number of positions
-// that are delivered again.
-func (f *Facts) Begin() (at, again int64) {
+// Begin returns the first position, or None if the option start applies. The result repeats is the number of
+// positions that are delivered again.
+func (f *Facts) Begin() (at, repeats int64) {
 	o, counts := f.Origin()
 	switch o {
 	case Start:
@@ -165,7 +165,7 @@ func (f *Facts) Begin() (at, again int64) {
 		if to < 0 && f.End < math.MaxInt64 {
 			to = f.End
 		}
-		again = max(0, to-max(at, f.Oldest))
+		repeats = max(0, to-max(at, f.Oldest))
 	}
-	return at, again
+	return at, repeats
 }

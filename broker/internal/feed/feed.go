@@ -298,14 +298,14 @@ func (f *Feed[O]) SetFault(err error) {
 	f.Wake()
 }
 
-// End makes all later calls return why. If End was called before, it returns false and keeps the earlier
-// reason.
-func (f *Feed[O]) End(why error) bool {
+// End makes all later calls return the error cause. If End was called before, it returns false and keeps the
+// earlier error.
+func (f *Feed[O]) End(cause error) bool {
 	f.Wake()
 	if f.gone != nil {
 		return false
 	}
-	f.gone = why
+	f.gone = cause
 	return true
 }
 

@@ -20,20 +20,20 @@ type Claim struct {
 	Settled   bool   `json:"settled,omitempty"` // the member found no other owner, and takes partitions
 }
 
-// before returns true if c takes precedence over d. A settled claim takes precedence, and then the smaller
+// precedes returns true if c takes precedence over d. A settled claim takes precedence, and then the smaller
 // session id. So all members that see the same claims choose the same owner.
-func (c Claim) before(d Claim) bool {
+func (c Claim) precedes(d Claim) bool {
 	if c.Settled != d.Settled {
 		return c.Settled
 	}
 	return c.SessionID < d.SessionID
 }
 
-// Check returns an error if a member of another owner takes precedence over mine.
+// Check returns an error if a member of another owner takes precedence over the claim mine.
 func Check(group string, mine Claim, others []Claim) error {
 	first := mine
 	for _, c := range others {
-		if c.Owner != "" && c.before(first) {
+		if c.Owner != "" && c.precedes(first) {
 			first = c
 		}
 	}
@@ -74,10 +74,10 @@ func Belongs(g *broker.Group, to OwnerDatabase) error {
 		RequesterName: g.OwnerName}
 }
 
-// Adoptable returns true if the group belongs to the owner from, so that g may adopt it. It returns an error
-// if the group belongs to a third owner.
-func Adoptable(g *broker.Group, to OwnerDatabase, from string) (bool, error) {
-	if to.ID == from {
+// Adoptable returns true if the group belongs to oldOwner, so that g may adopt it. It returns an error if
+// the group belongs to a third owner.
+func Adoptable(g *broker.Group, to OwnerDatabase, oldOwner string) (bool, error) {
+	if to.ID == oldOwner {
 		return true, nil
 	}
 	return false, Belongs(g, to)

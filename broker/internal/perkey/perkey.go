@@ -137,9 +137,10 @@ func (ls *Lines[M]) queue(it *Item[M]) {
 	}
 }
 
-// Next returns a message to send. It returns nil if there is none, or if at least most messages are flying.
-func (ls *Lines[M]) Next(most int) *Item[M] {
-	if len(ls.ready) == 0 || ls.closed || len(ls.flying) >= most || ls.bytes >= maxBytesFlying {
+// Next returns a message to send. It returns nil if there is no such message, or if at least limit messages
+// are flying.
+func (ls *Lines[M]) Next(limit int) *Item[M] {
+	if len(ls.ready) == 0 || ls.closed || len(ls.flying) >= limit || ls.bytes >= maxBytesFlying {
 		return nil
 	}
 	l := ls.ready[0]
@@ -147,23 +148,23 @@ func (ls *Lines[M]) Next(most int) *Item[M] {
 	return l.queue[0]
 }
 
-// First puts it back, as the next message to send.
-func (ls *Lines[M]) First(it *Item[M]) { ls.ready = slices.Insert(ls.ready, 0, it.line) }
+// First puts the message item back, as the next message to send.
+func (ls *Lines[M]) First(item *Item[M]) { ls.ready = slices.Insert(ls.ready, 0, item.line) }
 
-// SendLast puts it back, as the last message to send.
-func (ls *Lines[M]) SendLast(it *Item[M]) {
-	ls.ready = append(ls.ready, it.line)
+// SendLast puts the message item back, as the last message to send.
+func (ls *Lines[M]) SendLast(item *Item[M]) {
+	ls.ready = append(ls.ready, item.line)
 	ls.rouse()
 }
 
-// Launch records that it, a message of size bytes, is sent. The broker must answer before deadline. Launch
-// returns a token that identifies the message.
-func (ls *Lines[M]) Launch(it *Item[M], size int, deadline time.Time) (token uint64) {
+// Launch records that the message item, of size bytes, is sent. The broker must answer before deadline.
+// Launch returns a token that identifies the message.
+func (ls *Lines[M]) Launch(item *Item[M], size int, deadline time.Time) (token uint64) {
 	ls.token++
-	it.token, it.size, it.deadline = ls.token, size, deadline
-	ls.flying[it.token] = it
+	item.token, item.size, item.deadline = ls.token, size, deadline
+	ls.flying[item.token] = item
 	ls.bytes += size
-	return it.token
+	return item.token
 }
 
 // Flying returns the flying messages. The caller may call Land for them during the iteration.
@@ -173,46 +174,48 @@ func (ls *Lines[M]) Flying() iter.Seq[*Item[M]] { return maps.Values(ls.flying) 
 // deadline has passed.
 func (ls *Lines[M]) Aloft(token uint64) *Item[M] { return ls.flying[token] }
 
-// Land removes it from the flying messages. The caller then calls Done, Fail, First or SendLast.
-func (ls *Lines[M]) Land(it *Item[M]) {
-	delete(ls.flying, it.token)
-	ls.bytes -= it.size
+// Land removes the message item from the flying messages. The caller then calls Done, Fail, First or
+// SendLast.
+func (ls *Lines[M]) Land(item *Item[M]) {
+	delete(ls.flying, item.token)
+	ls.bytes -= item.size
 	ls.rouse()
 }
 
-// Down calls Land and Fail for it, unless the message is not flying any more.
-func (ls *Lines[M]) Down(it *Item[M], k Kind, err error) {
-	if ls.flying[it.token] == it {
-		ls.Land(it)
-		ls.Fail(it, k, err)
+// Down calls Land and Fail for the message item, unless the message is not flying any more.
+func (ls *Lines[M]) Down(item *Item[M], k Kind, err error) {
+	if ls.flying[item.token] == item {
+		ls.Land(item)
+		ls.Fail(item, k, err)
 	}
 }
 
-// Overdue fails the flying messages with a passed deadline. why returns their error.
-func (ls *Lines[M]) Overdue(now time.Time, why func(*Item[M]) error) {
+// Overdue fails the flying messages with a passed deadline. The function errorOf returns the error of a
+// message.
+func (ls *Lines[M]) Overdue(now time.Time, errorOf func(*Item[M]) error) {
 	for it := range ls.Flying() {
 		if now.After(it.deadline) {
-			ls.Down(it, Outage, why(it))
+			ls.Down(it, Outage, errorOf(it))
 		}
 	}
 }
 
-// waits returns true if a flying message has a deadline before late.
-func (ls *Lines[M]) waits(late time.Time) bool {
+// anyDueBefore returns true if a flying message has a deadline before the time t.
+func (ls *Lines[M]) anyDueBefore(t time.Time) bool {
 	for it := range ls.Flying() {
-		if it.deadline.Before(late) {
+		if it.deadline.Before(t) {
 			return true
 		}
 	}
 	return false
 }
 
-// silence fails the flying messages with a deadline before late. Their topics count as silent until the time
-// until.
-func (ls *Lines[M]) silence(late, until time.Time) {
+// markSilent fails the flying messages with a deadline before the time t. Their topics count as silent until
+// the time end.
+func (ls *Lines[M]) markSilent(t, end time.Time) {
 	for it := range ls.Flying() {
-		if it.deadline.Before(late) {
-			ls.silent[it.Topic] = until
+		if it.deadline.Before(t) {
+			ls.silent[it.Topic] = end
 			ls.Down(it, Failed, fmt.Errorf("publish to %q: %w", it.Topic, ErrSilent))
 		}
 	}
@@ -229,11 +232,12 @@ func (ls *Lines[M]) isSilent(topic string, now time.Time, every time.Duration) b
 	return silent
 }
 
-// Done reports to the caller that it is durable. The next message of its line can then be sent.
-func (ls *Lines[M]) Done(it *Item[M]) {
-	l := it.line
-	delete(ls.silent, it.Topic)
-	it.settle(Failed, nil)
+// Done reports to the caller that the message item is durable. The next message of its line can then be
+// sent.
+func (ls *Lines[M]) Done(item *Item[M]) {
+	l := item.line
+	delete(ls.silent, item.Topic)
+	item.settle(Failed, nil)
 	l.queue = l.queue[1:]
 	if len(l.queue) > 0 {
 		ls.ready = append(ls.ready, l)
@@ -242,12 +246,12 @@ func (ls *Lines[M]) Done(it *Item[M]) {
 	ls.forget(l)
 }
 
-// Fail reports err to the caller of it, and holds back all later messages of its line.
-func (ls *Lines[M]) Fail(it *Item[M], k Kind, err error) {
-	l := it.line
+// Fail reports err to the caller of the message item, and holds back all later messages of its line.
+func (ls *Lines[M]) Fail(item *Item[M], k Kind, err error) {
+	l := item.line
 	behind := l.queue[1:]
 	l.queue = nil
-	it.settle(k, err)
+	item.settle(k, err)
 	for _, b := range behind {
 		b.settle(Failed, broker.ErrHeldBack)
 	}

@@ -41,18 +41,18 @@ func (p *Pump[M, T]) Init(name string, patience time.Duration) {
 	p.wake, p.over = make(chan struct{}, 1), make(chan struct{})
 }
 
-// Start calls send for each message that may be sent, in one goroutine.
+// Start calls the function send for each message that may be sent, in one goroutine.
 //
-// The pump calls most and overdue while it holds Mu. most returns the maximum number of flying messages.
-// overdue returns the error of a message that had no answer within Patience. answers returns true if the
-// broker answers a request that depends on no topic.
-func (p *Pump[M, T]) Start(most func() int, send func(*Item[M]), overdue func(*Item[M]) error,
+// The pump calls the functions limit and overdue while it holds Mu. limit returns the maximum number of
+// flying messages. overdue returns the error of a message that had no answer within Patience. The function
+// answers returns true if the broker answers a request that depends on no topic.
+func (p *Pump[M, T]) Start(limit func() int, send func(*Item[M]), overdue func(*Item[M]) error,
 	answers func(context.Context) bool) {
 	p.answers = answers
 	p.Go(func() {
 		for {
 			p.Mu.Lock()
-			it := p.Lines.Next(most())
+			it := p.Lines.Next(limit())
 			p.Mu.Unlock()
 			if it != nil {
 				send(it)
@@ -89,7 +89,7 @@ func (p *Pump[M, T]) watch(overdue func(*Item[M]) error) {
 // topics then count as silent. The caller holds Mu.
 func (p *Pump[M, T]) doubt(now time.Time) {
 	late := now.Add(p.Patience / 2)
-	if p.doubting || !p.Down.IsZero() || !p.Lines.waits(late) {
+	if p.doubting || !p.Down.IsZero() || !p.Lines.anyDueBefore(late) {
 		return
 	}
 	p.doubting = true
@@ -99,7 +99,7 @@ func (p *Pump[M, T]) doubt(now time.Time) {
 		defer p.Mu.Unlock()
 		p.doubting = false
 		if answers && p.Down.IsZero() {
-			p.Lines.silence(late, time.Now().Add(p.Patience))
+			p.Lines.markSilent(late, time.Now().Add(p.Patience))
 		}
 	})
 }
@@ -136,7 +136,7 @@ func (p *Pump[M, T]) context(d time.Duration) (context.Context, func()) {
 	return ctx, cancel
 }
 
-// Go runs f in a goroutine. Stop waits for it.
+// Go runs f in a goroutine. Stop waits for this goroutine.
 func (p *Pump[M, T]) Go(f func()) { p.wg.Go(f) }
 
 // Rouse wakes the goroutine that sends.
@@ -213,34 +213,35 @@ func (p *Pump[M, T]) Overdue(it *Item[M]) bool {
 }
 
 // Aim returns the topic of a message, with ok true if the message can be sent now. Otherwise Aim fails the
-// message, or puts it back until the topic is known. look requests an unknown topic, and kind classifies its
-// error. id returns the id of a topic; a recreated topic has another id.
-func (p *Pump[M, T]) Aim(it *Item[M], look func(context.Context, string) (T, error), kind func(error) Kind,
+// message, or puts it back until the topic is known. The function look requests an unknown topic, and the
+// function kind classifies its error. The function id returns the id of a topic; a recreated topic has
+// another id.
+func (p *Pump[M, T]) Aim(item *Item[M], look func(context.Context, string) (T, error), kind func(error) Kind,
 	id func(*T) string) (t T, ok bool) {
-	if err := it.Context().Err(); err != nil {
-		p.Refuse(it, Outage, fmt.Errorf("publish: %w", err))
+	if err := item.Context().Err(); err != nil {
+		p.Refuse(item, Outage, fmt.Errorf("publish: %w", err))
 		return t, false
 	}
-	if it.Err != nil {
-		p.Refuse(it, Refused, it.Err)
+	if item.Err != nil {
+		p.Refuse(item, Refused, item.Err)
 		return t, false
 	}
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
-	if p.Lines.isSilent(it.Topic, time.Now(), p.Patience) {
-		p.Lines.Fail(it, Failed, fmt.Errorf("publish to %q: %w", it.Topic, ErrSilent))
+	if p.Lines.isSilent(item.Topic, time.Now(), p.Patience) {
+		p.Lines.Fail(item, Failed, fmt.Errorf("publish to %q: %w", item.Topic, ErrSilent))
 		return t, false
 	}
-	t, known := p.Topics[it.Topic]
+	t, known := p.Topics[item.Topic]
 	if !known {
-		p.lookUp(it, look, kind)
+		p.lookUp(item, look, kind)
 		return t, false
 	}
-	if !it.Fenced || id(&t) == it.Only {
+	if !item.Fenced || id(&t) == item.Only {
 		return t, true
 	}
-	delete(p.Topics, it.Topic) // the cached id may be outdated, so the next message requests it again
-	p.Lines.Fail(it, Failed, fmt.Errorf("publish to %q: %w", it.Topic, broker.ErrRecreated))
+	delete(p.Topics, item.Topic) // the cached id may be outdated, so the next message requests it again
+	p.Lines.Fail(item, Failed, fmt.Errorf("publish to %q: %w", item.Topic, broker.ErrRecreated))
 	return t, false
 }
 
