@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Soon returns the pause of a client whose server does not answer, after this number of failures. The pause is
-// at most about one second, so that work continues soon after the server answers again.
+// Soon returns the pause of a client whose server does not answer, after this number of failures. The pause
+// is at most about one second, so that work continues soon after the server answers again.
 func Soon(fails int) time.Duration { return After(fails, 35*time.Millisecond, 700*time.Millisecond) }
 
 // After returns the pause after an attempt; the first attempt has the number 1. The pause doubles with each

@@ -1,6 +1,6 @@
 // Package control stores the orders of operators for the running processes of a consumer. A control is a row
-// among the consumer's positions (store.Checkpoint), under a partition that no broker can have. Consumers read
-// their positions anyway, so controls need no other query.
+// among the consumer's positions (store.Checkpoint), under a partition that no broker can have. Consumers
+// read their positions anyway, so controls need no other query.
 package control
 
 import (
@@ -38,8 +38,8 @@ type Orders struct {
 // Pause returns the checkpoint that makes a consumer receive no messages.
 func Pause(o Order) store.Checkpoint { return inForce(pause, o) }
 
-// Skip returns the checkpoint that turns a message immediately into a dead letter, if it fails with an error of
-// this fingerprint.
+// Skip returns the checkpoint that turns a message immediately into a dead letter, if it fails with an error
+// of this fingerprint.
 func Skip(fingerprint string, o Order) store.Checkpoint { return inForce(skip+fingerprint, o) }
 
 // Resume returns the checkpoints that end a pause and close open breakers.

@@ -19,8 +19,9 @@ func Bug() string { return os.Getenv(variable) }
 // patience limits the time of a test, because a bug may make it hang.
 const patience = 3 * time.Minute
 
-// Find runs a test with the bug switched on. The argument test is a pattern for -test.run. Find reports an error
-// unless the test fails and its output matches the pattern want. So an unrelated failure does not count.
+// Find runs a test with the bug switched on. The argument test is a pattern for -test.run. Find reports an
+// error unless the test fails and its output matches the pattern want. So an unrelated failure does not
+// count.
 func Find(t *testing.T, bug, test, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -15,7 +15,8 @@ func New(now time.Time) string {
 	return text(u, now)
 }
 
-// From is like New, but uses the bits of tail instead of random bits. So the same arguments return the same id.
+// From is like New, but uses the bits of tail instead of random bits. So the same arguments return the same
+// id.
 func From(now time.Time, tail [10]byte) string {
 	var u [16]byte
 	copy(u[6:], tail[:])
