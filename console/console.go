@@ -113,7 +113,7 @@ func newHandler(base string, sources map[string]Source, given *Options) *handler
 	shows := page.Mask{Body: o.Mask, Header: o.MaskHeader}
 	return &handler{
 		site:     page.NewSite(base, page.NewSource(databases, o.Deadline, o.Logger), o.Logger),
-		guard:    page.NewGuard(o.who(), o.Local, o.Logger),
+		guard:    page.NewGuard(o.guardUser(), o.Local, o.Logger),
 		jobs:     view.NewRun(o.Actions, o.Logger),
 		messages: view.Pages{Mask: shows, Links: o.Links},
 		sagas:    view.SagaPages{Mask: shows},

@@ -24,8 +24,8 @@ const (
 	Payloads = Right(page.Payloads)
 )
 
-// who converts Options.User for page.Guard. It returns nil if Options.User is nil.
-func (o *Options) who() func(*http.Request) (page.Who, error) {
+// guardUser converts Options.User for page.Guard. It returns nil if Options.User is nil.
+func (o *Options) guardUser() func(*http.Request) (page.Who, error) {
 	if o.User == nil {
 		return nil
 	}

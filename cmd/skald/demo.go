@@ -173,7 +173,7 @@ func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out, err
 	o.Told = func(r *demo.Report) error {
 		t.end()
 		if !asJSON {
-			return tell(out, r, o, verbose)
+			return printReport(out, r, o, verbose)
 		}
 		enc := cli.JSON(out)
 		enc.SetEscapeHTML(false)
@@ -182,7 +182,7 @@ func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out, err
 	err := demo.Run(ctx, o)
 	t.end()
 	if errors.Is(err, cli.ErrInterrupted) {
-		return fmt.Errorf("%w: to continue: %s", err, command(self()+" demo", o, connect.Shown(o.Store)))
+		return fmt.Errorf("%w: to continue: %s", err, commandLine(self()+" demo", o, connect.Shown(o.Store)))
 	}
 	return err
 }
@@ -203,9 +203,9 @@ func self() string {
 	return "skald"
 }
 
-// command returns the command line call with flags for the same databases and broker. store must have no
-// password.
-func command(call string, o demo.Options, store string) string {
+// commandLine returns the command line of a call with flags for the same databases and broker. The argument
+// store must have no password.
+func commandLine(call string, o demo.Options, store string) string {
 	words := []string{call}
 	if folder, ok := strings.CutPrefix(store, "sqlite:"); ok {
 		words = append(words, "--dir", shortlog.Shell(folder))

@@ -95,8 +95,9 @@ func logger(errs io.Writer, verbose bool) *slog.Logger {
 // briefStory is the number of lines of a story that a report shows without --verbose.
 const briefStory = 20
 
-// tell prints a report: the numbers, the promises, the story of one order, and commands to try next.
-func tell(out io.Writer, r *demo.Report, o demo.Options, verbose bool) error {
+// printReport prints the report r: the numbers, the promises, the story of one order, and commands to try
+// next.
+func printReport(out io.Writer, r *demo.Report, o demo.Options, verbose bool) error {
 	w := bufio.NewWriter(out)
 	if r.Again {
 		fmt.Fprintln(w, "This run had ended before; the auditor has read the databases once more.")
@@ -115,11 +116,11 @@ func tell(out io.Writer, r *demo.Report, o demo.Options, verbose bool) error {
 		}
 		if more > 0 {
 			fmt.Fprintf(w, "  … and %d lines more: --verbose, or %s\n", more,
-				command(self()+" demo show ORDER", o, r.Store))
+				commandLine(self()+" demo show ORDER", o, r.Store))
 		}
 	}
 	fmt.Fprintf(w, "\n%s\nTo remove everything that the demo created: %s\n\nNext:\n", r.Remains,
-		command(self()+" demo remove", o, r.Store))
+		commandLine(self()+" demo remove", o, r.Store))
 	for _, next := range nexts(r, o) {
 		fmt.Fprintln(w, "  "+next)
 	}
@@ -188,7 +189,7 @@ func nexts(r *demo.Report, o demo.Options) []string {
 	if !strings.HasPrefix(r.Store, "sqlite:") {
 		audit += " --prefix " + o.Prefix
 	}
-	out := []string{command(self()+" demo", o, r.Store) + "   # the verdict again, from the databases",
+	out := []string{commandLine(self()+" demo", o, r.Store) + "   # the verdict again, from the databases",
 		audit + "   # the auditor alone"}
 	if o.Sabotage == "" {
 		return append(out,

@@ -16,7 +16,7 @@ func TestReportsAreShort(t *testing.T) {
 	r := &demo.Report{Story: append([]string{"order X"}, strings.Split(story, "\n")...)}
 	for verbose, want := range map[bool]string{false: "… and 80 lines more: --verbose, or ", true: story} {
 		var out strings.Builder
-		if err := tell(&out, r, demo.Options{}, verbose); err != nil {
+		if err := printReport(&out, r, demo.Options{}, verbose); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), want) {

@@ -35,7 +35,7 @@ func initCommand(out io.Writer) *cobra.Command {
 	c.Flags().BoolVar(&participant, "participant", false, "a service that takes the commands of sagas")
 	t.Flag(c)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		s, err := wanted(args[0], module, bus, withSaga, participant)
+		s, err := selectedService(args[0], module, bus, withSaga, participant)
 		if err != nil {
 			return err
 		}
@@ -52,8 +52,8 @@ func initCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// wanted returns the service that the flags select.
-func wanted(dir, module, bus string, withSaga, participant bool) (s cli.Service, err error) {
+// selectedService returns the service that the flags select.
+func selectedService(dir, module, bus string, withSaga, participant bool) (s cli.Service, err error) {
 	if module == "" {
 		full, err := filepath.Abs(dir)
 		if err != nil {

@@ -123,7 +123,7 @@ func (m *maintenance) tell(out io.Writer, t maintained) error {
 		}{{"rows", t.Rows, t.Keep.Rows, t.Before.Rows}, {"marks", t.Marks, t.Keep.Marks, t.Before.Marks},
 			{"steps", t.Steps, t.Keep.Steps, t.Before.Steps},
 			{"sagas", t.Sagas, t.Keep.Sagas, t.Before.Sagas}} {
-			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t\n", l.what, l.would, span(l.now), ran(l.before))
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t\n", l.what, l.would, span(l.now), formatRetention(l.before))
 		}
 		for _, what := range t.Left {
 			fmt.Fprintln(w, "locked by another process: "+what)
@@ -147,8 +147,8 @@ func span(seconds float64) string {
 	return retention.Spell(time.Duration(seconds * float64(time.Second)))
 }
 
-// ran formats the retention that was last applied.
-func ran(seconds float64) string {
+// formatRetention formats the retention that was last applied.
+func formatRetention(seconds float64) string {
 	if seconds == 0 {
 		return "never ran"
 	}

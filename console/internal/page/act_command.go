@@ -8,20 +8,20 @@ import (
 // callFlag is a flag with a placeholder: the operator replaces it by the outcome of a call.
 const callFlag = "--call 'done or refused'"
 
-// baseCommand adds to a command the flags at, which select the database.
-func baseCommand(command, at string) string {
-	if at == "" {
+// baseCommand adds to a command the flags in dbFlags, which select the database.
+func baseCommand(command, dbFlags string) string {
+	if dbFlags == "" {
 		return command
 	}
-	return command + " " + at
+	return command + " " + dbFlags
 }
 
-// Command returns the command line of a verb on selected messages. If calls is true, a drop gets a flag for
-// the outcome of calls that have no answer.
-func Command(at string, verb string, sel *operate.Selection, calls bool) string {
-	c := baseCommand("skald dead "+verb, at)
+// Command returns the command line of a verb on selected messages. If hasCalls is true, a drop gets a flag
+// for the outcome of calls that have no answer.
+func Command(dbFlags string, verb string, sel *operate.Selection, hasCalls bool) string {
+	c := baseCommand("skald dead "+verb, dbFlags)
 	if !sel.Dead {
-		c = baseCommand("skald parked "+verb, at)
+		c = baseCommand("skald parked "+verb, dbFlags)
 	}
 	for _, f := range [][2]string{{"consumer", sel.Consumer}, {"source", sel.Source},
 		{"key", Key(sel.Key)}, {"topic", sel.Topic}, {"type", sel.Type},
@@ -37,7 +37,7 @@ func Command(at string, verb string, sel *operate.Selection, calls bool) string 
 	if verb == "redrive" && sel.ID == "" {
 		c += " --canary"
 	}
-	if verb == "drop" && calls {
+	if verb == "drop" && hasCalls {
 		c += " " + callFlag
 	}
 	c += " --reason 'why'"

@@ -29,10 +29,10 @@ type Guard struct {
 	secret []byte // key of form tokens
 }
 
-// NewGuard returns a guard that calls who to identify users. If who is nil, the guard admits only requests
-// from this machine, for a user with the name local.
-func NewGuard(who func(*http.Request) (Who, error), local string, log *slog.Logger) *Guard {
-	return &Guard{who, local, log, []byte(rand.Text())}
+// NewGuard returns a guard that calls the function identify to identify users. If identify is nil, the
+// guard admits only requests from this machine, for a user with the name local.
+func NewGuard(identify func(*http.Request) (Who, error), local string, log *slog.Logger) *Guard {
+	return &Guard{identify, local, log, []byte(rand.Text())}
 }
 
 // pass is the result of Guard.Admit: the user, a token and the arguments.
@@ -54,14 +54,14 @@ func (p *pass) Flag(name string) bool {
 	return is != "" && is != "0" && is != "false"
 }
 
-// Admit checks that the user of a request has View and the rights in needs. If form is true, it also reads
-// and checks the form. With an error it still returns a pass, to render the page with the error.
-func (g *Guard) Admit(r *http.Request, needs Right, form bool) (p pass, err error) {
+// Admit checks that the user of a request has View and these rights. If form is true, it also reads and
+// checks the form. With an error it still returns a pass, to render the page with the error.
+func (g *Guard) Admit(r *http.Request, rights Right, form bool) (p pass, err error) {
 	if p.Who, err = g.whoIs(r); err != nil {
 		return p, err
 	}
 	p.Token = g.token(p.Who.Name, time.Now())
-	need := needs | GuardView
+	need := rights | GuardView
 	if !p.May(need) {
 		return p, NewRefusal(http.StatusForbidden, "%s lacks a right for this: %s", p.Who.Name,
 			need&^p.Who.May)

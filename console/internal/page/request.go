@@ -30,8 +30,8 @@ func NewSite(base string, sources *set, log *slog.Logger) *Site {
 	return &Site{base, sources, log}
 }
 
-// Request returns the Request for r. with is the result of Guard.Admit.
-func (s *Site) Request(r *http.Request, with pass) *Request { return &Request{r, with, s} }
+// Request returns the Request for r. The argument p is the result of Guard.Admit.
+func (s *Site) Request(r *http.Request, p pass) *Request { return &Request{r, p, s} }
 
 // At returns the URL of a page of this console. query has names and values in turn. At omits empty values.
 func (s *Site) At(path string, query ...string) string {
@@ -72,23 +72,23 @@ func (q *Request) Only() (string, error) {
 // One queries one source.
 func One[T any](q *Request, s *Source,
 	ask func(context.Context, *Source) (T, error)) (T, error) {
-	return one(q.Context(), q.Sources, s, ask)
+	return queryOne(q.Context(), q.Sources, s, ask)
 }
 
-// Parts queries the sources that the argument "in" selects. away has the sources that did not answer. Neither
-// list is nil.
+// Parts queries the sources that the argument "in" selects. The result failed has the sources that did not
+// answer. Neither list is nil.
 func Parts[T any](q *Request,
-	ask func(ctx context.Context, s *Source) (T, error)) (parts []T, away []Unreachable, err error) {
+	ask func(ctx context.Context, s *Source) (T, error)) (parts []T, failed []Unreachable, err error) {
 	only, err := q.Only()
 	if err != nil {
 		return nil, nil, err
 	}
 	got, gone := Each(q.Context(), q.Sources, only, ask)
-	parts, away = make([]T, len(got)), append([]Unreachable{}, gone...)
+	parts, failed = make([]T, len(got)), append([]Unreachable{}, gone...)
 	for i := range got {
 		parts[i] = got[i].Is
 	}
-	return parts, away, nil
+	return parts, failed, nil
 }
 
 // Place returns the position in a list from an argument, or 0 without that argument.

@@ -59,9 +59,10 @@ type set struct {
 }
 
 // NewSource returns the set of the databases by name.
-func NewSource(of map[string]Database, deadline time.Duration, log *slog.Logger) *set {
-	out := &set{Names: slices.Sorted(maps.Keys(of)), all: map[string]*Source{}, deadline: deadline, log: log}
-	for name, is := range of {
+func NewSource(databases map[string]Database, deadline time.Duration, log *slog.Logger) *set {
+	out := &set{Names: slices.Sorted(maps.Keys(databases)), all: map[string]*Source{},
+		deadline: deadline, log: log}
+	for name, is := range databases {
 		out.all[name] = &Source{Database: is, Name: name, room: make(chan struct{}, mostAsks)}
 	}
 	return out
@@ -94,17 +95,17 @@ type part[T any] struct {
 // ErrBusy reports that a source has mostAsks queries in progress.
 var ErrBusy = errors.New("too many concurrent requests to this source")
 
-// Each queries all sources concurrently, or one source if only is its name. away has the sources that failed
-// or did not answer in time.
-func Each[T any](ctx context.Context, of *set, only string,
-	ask func(context.Context, *Source) (T, error)) (got []part[T], away []Unreachable) {
+// Each queries all sources concurrently. If onlyName is not "", it queries only the source with this name.
+// The result failed has the sources that failed or did not answer in time.
+func Each[T any](ctx context.Context, of *set, onlyName string,
+	ask func(context.Context, *Source) (T, error)) (got []part[T], failed []Unreachable) {
 	type answer struct {
 		is  T
 		err error
 	}
 	var names []string
 	for _, name := range of.Names {
-		if only == "" || only == name {
+		if onlyName == "" || onlyName == name {
 			names = append(names, name)
 		}
 	}
@@ -119,12 +120,12 @@ func Each[T any](ctx context.Context, of *set, only string,
 	for i, name := range names {
 		a := <-answers[i]
 		if a.err != nil {
-			away = append(away, Unreachable{name, of.Why(ctx, name, a.err)})
+			failed = append(failed, Unreachable{name, of.Why(ctx, name, a.err)})
 			continue
 		}
 		got = append(got, part[T]{of.all[name], a.is})
 	}
-	return got, away
+	return got, failed
 }
 
 // bounded queries one source within the deadline. If a driver ignores the deadline, bounded returns, but the
@@ -161,8 +162,8 @@ func bounded[T any](ctx context.Context, of *set, s *Source,
 	}
 }
 
-// Rescued calls read, and converts a panic to an error. A panic outside the goroutine of an HTTP request
-// would end the process.
+// Rescued calls the function read, and converts a panic to an error. A panic outside the goroutine of an
+// HTTP request would end the process.
 func Rescued[T any](ctx context.Context, read func(context.Context) (T, error)) (is T, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -172,8 +173,8 @@ func Rescued[T any](ctx context.Context, read func(context.Context) (T, error)) 
 	return read(ctx)
 }
 
-// one queries one source. It converts errors to texts for the user.
-func one[T any](ctx context.Context, of *set, s *Source,
+// queryOne queries one source. It converts errors to texts for the user.
+func queryOne[T any](ctx context.Context, of *set, s *Source,
 	ask func(context.Context, *Source) (T, error)) (T, error) {
 	is, err := bounded(ctx, of, s, ask)
 	if err != nil {

@@ -66,7 +66,7 @@ func (s *Source) State(ctx context.Context) (SourceState, error) {
 			return is, err
 		}
 		store.CountSagas(ctx, s.DB, &status.Backlog)
-		return of(s.Name, &status), nil
+		return stateOf(s.Name, &status), nil
 	})
 	is.At = at
 	if err == nil {

@@ -73,8 +73,8 @@ type finding struct {
 	Remedy   string      `json:"remedy"`
 }
 
-// of converts s to the state of the source with this name.
-func of(name string, s *store.Status) SourceState {
+// stateOf converts the status s to the state of the source with this name.
+func stateOf(name string, s *store.Status) SourceState {
 	out := SourceState{Source: name, Pending: s.Outbox.Pending, Exact: s.Outbox.Exact,
 		Deferred: s.Outbox.Deferred, Shards: len(s.Outbox.Shards),
 		Oldest: s.Outbox.Oldest, OldestSeconds: s.Outbox.Oldest.Seconds(), Relays: []relayLine{},

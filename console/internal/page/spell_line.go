@@ -8,11 +8,11 @@ func FirstLine(s string) string {
 	return line
 }
 
-// Cut shortens a text to `most` characters. It adds an ellipsis to a text that it shortens.
-func Cut(s string, most int) string {
+// Cut shortens a text to limit characters. It adds an ellipsis to a text that it shortens.
+func Cut(s string, limit int) string {
 	n := 0
 	for i := range s {
-		if n++; n > most {
+		if n++; n > limit {
 			return s[:i] + "…"
 		}
 	}

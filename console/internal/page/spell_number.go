@@ -16,12 +16,12 @@ func Counted(n int64) string {
 	return Number(n)
 }
 
-// CountOf formats a count with its noun. one is the singular, and many the plural.
-func CountOf(n int64, one, many string) string {
+// CountOf formats a count with its noun, in the singular or the plural.
+func CountOf(n int64, singular, plural string) string {
 	if n == 1 {
-		many = one
+		plural = singular
 	}
-	return Counted(n) + " " + many
+	return Counted(n) + " " + plural
 }
 
 // Number formats n with thousands separators.

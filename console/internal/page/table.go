@@ -24,24 +24,24 @@ func (p *Page) Heads(names ...string) {
 }
 
 // Row writes a name and its value in a list of values. It writes nothing if the value is empty.
-func (p *Page) Row(what, is string) {
-	if is != "" {
-		p.Put("<div><dt>%s</dt><dd>%s</dd></div>\n", what, is)
+func (p *Page) Row(name, value string) {
+	if value != "" {
+		p.Put("<div><dt>%s</dt><dd>%s</dd></div>\n", name, value)
 	}
 }
 
-// Figure writes a name with a number. The number links to the page to, unless to is "".
-func (p *Page) Figure(what, is string, bad bool, to string) {
+// Figure writes a name with its value. The value links to the page link, unless link is "".
+func (p *Page) Figure(name, value string, bad bool, link string) {
 	class := ""
 	if bad {
 		class = ` class="bad"`
 	}
 	p.WriteString("<div" + class + ">")
-	p.Put("<dt>%s</dt><dd>", what)
-	if to == "" {
-		p.Put("%s", is)
+	p.Put("<dt>%s</dt><dd>", name)
+	if link == "" {
+		p.Put("%s", value)
 	} else {
-		p.Put(`<a href="%s">%s</a>`, to, is)
+		p.Put(`<a href="%s">%s</a>`, link, value)
 	}
 	p.Put("</dd></div>\n")
 }

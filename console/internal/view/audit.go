@@ -57,14 +57,14 @@ func List(q *page.Request) (page.View, error) {
 	return &auditPage{parts, away}, err
 }
 
-// auditsOf reads a page of the audit before a number. If words is not empty, it searches the next 10,000
-// entries for these words.
-func auditsOf(ctx context.Context, s *page.Source, before int64, words string) (auditPart, error) {
+// auditsOf reads a page of the audit that comes before the entry with this number. If words is not empty,
+// it searches the next 10,000 entries for these words.
+func auditsOf(ctx context.Context, s *page.Source, number int64, words string) (auditPart, error) {
 	part, scan := auditPart{Source: s.Name, Acts: []line{}}, page.Rows+1
 	if words != "" {
 		scan = page.Scan
 	}
-	list, err := s.DB.Audits(ctx, store.AuditQuery{Before: max(before, 0), Limit: scan})
+	list, err := s.DB.Audits(ctx, store.AuditQuery{Before: max(number, 0), Limit: scan})
 	for i := range list {
 		if len(part.Acts) == page.Rows {
 			part.Next = part.Acts[page.Rows-1].Number

@@ -141,11 +141,11 @@ func (v *messagePage) copyKept(p *store.Parked) {
 	if c := p.Call; c != nil {
 		v.Call = &callLine{c.Key, c.Since, c.Outcome != "", c.Undo}
 	}
-	v.sel = only(p)
+	v.sel = selectionOf(p)
 }
 
-// only returns the selection of the message p.
-func only(p *store.Parked) operate.Selection {
+// selectionOf returns a selection with only the message p.
+func selectionOf(p *store.Parked) operate.Selection {
 	return operate.Selection{Dead: p.Dead != nil, Consumer: p.Consumer, Source: p.Source, ID: p.ID}
 }
 

@@ -33,7 +33,7 @@ func (a Actor) Act(q *page.Request) (page.View, error) {
 		return v.refused(http.StatusUnprocessableEntity, v.Missing), nil
 	case v.More:
 		return nil, page.NewRefusal(http.StatusUnprocessableEntity,
-			"more than %s are selected: narrow the filter, or type the command", page.Number(v.most()))
+			"more than %s are selected: narrow the filter, or type the command", page.Number(v.maxChanges()))
 	case v.verb.About != page.Messages && !v.many:
 		return v.applyNow(q, reason)
 	case v.Change == 0:
@@ -60,8 +60,8 @@ func (a Actor) Act(q *page.Request) (page.View, error) {
 	return q.See("/run", "in", v.Source, "run", run.ID), nil
 }
 
-// most returns the maximum number of messages or sagas that one use of the verb may change.
-func (v *plan) most() int64 {
+// maxChanges returns the maximum number of messages or sagas that one use of the verb may change.
+func (v *plan) maxChanges() int64 {
 	if v.verb.About == page.Apart {
 		return operate.AdmitBatch
 	}
@@ -138,7 +138,7 @@ func (v *plan) HTML(p *page.Page) {
 		p.Put("<p>In <b>%s</b>, the consumer <b>%s</b>.</p>\n", v.Source, v.Request.Selection.Consumer)
 	case v.More:
 		p.Put("<p>More than <b>%s</b> of %s are selected: narrow the filter, or type the command.</p>\n",
-			page.Number(v.most()), v.Source)
+			page.Number(v.maxChanges()), v.Source)
 	case v.many:
 		v.meant(p)
 	case v.verb.About == page.Flows:

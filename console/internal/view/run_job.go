@@ -130,7 +130,7 @@ func (js *Jobs) LetGo(j *job) {
 	close(j.done)
 }
 
-// Launch begins or continues a run in the background, independent of the request.
+// Launch begins or continues the run in the background, independent of the request.
 func (js *Jobs) Launch(s *page.Source, run operate.Run, j *job) {
 	go func() {
 		defer js.LetGo(j)
@@ -158,7 +158,7 @@ func (js *Jobs) Wait(ctx context.Context) error {
 	}
 }
 
-// carry executes a run, and records its outcome or its interruption.
+// carry executes the run, and records its outcome or its interruption.
 func (js *Jobs) carry(ctx context.Context, s *page.Source, run operate.Run, j *job) {
 	_, err := page.Rescued(ctx,
 		func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx, s, run, j) })

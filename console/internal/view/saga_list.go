@@ -24,8 +24,8 @@ type listedPart[T any] struct {
 	at *page.Source
 }
 
-// listOf queries the selected sources. ask should return one item more than a page has, to detect that there
-// are more.
+// listOf queries the selected sources. The function ask should return one item more than a page has, so
+// that listOf detects a further page.
 func listOf[T any](q *page.Request,
 	ask func(ctx context.Context, s *page.Source) ([]T, error)) (v listed[T], err error) {
 	v.Parts, v.Away, err = page.Parts(q, func(ctx context.Context, s *page.Source) (listedPart[T], error) {
@@ -40,8 +40,8 @@ func listOf[T any](q *page.Request,
 
 func (*listed[T]) Live() {}
 
-// tables writes a table for each source with items. before writes the text above each table.
-func (v *listed[T]) tables(p *page.Page, order string, heads []string, before func(*listedPart[T]),
+// tables writes a table for each source with items. The function heading writes the text above each table.
+func (v *listed[T]) tables(p *page.Page, order string, heads []string, heading func(*listedPart[T]),
 	line func(source string, one *T)) {
 	n := 0
 	for i := range v.Parts {
@@ -54,8 +54,8 @@ func (v *listed[T]) tables(p *page.Page, order string, heads []string, before fu
 			p.Put("<p class=\"note warn\">Only the first %d, %s, are shown: narrow the filter.</p>\n",
 				page.Rows, order)
 		}
-		if before != nil && p.May(page.Act) {
-			before(part)
+		if heading != nil && p.May(page.Act) {
+			heading(part)
 		}
 		p.Table("Sagas of %s", part.Source)
 		p.Heads(heads...)

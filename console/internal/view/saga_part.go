@@ -44,9 +44,9 @@ func SagaList(q *page.Request) (page.View, error) {
 // mostSagas limits the sagas that are read for a page. No index supports the filters step, error and time.
 const mostSagas = 20_000
 
-// nextSagas writes the link to the next page of a source.
-func nextSagas(p *page.Page, source, next string, scanned int) {
-	args := []string{"in", source, "after", next}
+// nextSagas writes the link to the page of a source that begins at the cursor.
+func nextSagas(p *page.Page, source, cursor string, scanned int) {
+	args := []string{"in", source, "after", cursor}
 	for _, name := range sagaFilters() {
 		args = append(args, name, p.Arg(name))
 	}
@@ -99,13 +99,13 @@ func (v *sagasPage) HTML(p *page.Page) {
 		v.verbs(p), func(source string, s *operate.Saga) { sagaLine(p, source, s) })
 }
 
-// ended reports whether a saga with this status has ended.
-func ended(status string) bool { return status == "done" || status == "compensated" }
+// hasEnded reports whether a saga with this status has ended.
+func hasEnded(status string) bool { return status == "done" || status == "compensated" }
 
 // verbs writes the verbs that may apply to the sagas that match the filter.
 func (v *sagasPage) verbs(p *page.Page) func(*listedPart[operate.Saga]) {
 	sel, err := sagaSelect(p.Request)
-	if err != nil || !sel.Filtered() || ended(sel.Status) {
+	if err != nil || !sel.Filtered() || hasEnded(sel.Status) {
 		return nil
 	}
 	verbs := []operate.SagaVerb{operate.CancelSaga, operate.PauseSaga}

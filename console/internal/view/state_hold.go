@@ -22,8 +22,8 @@ type holdLine struct {
 // mostHolds limits the places that are read to find holders.
 const mostHolds = 1000
 
-// heldBySagas returns the queue of an entity, or the holders of all entities if entity is nil. more reports
-// whether there are more places than out has.
+// heldBySagas returns the queue of an entity, or the holders of all entities if entity is nil. The result
+// more reports whether there are more places than the list out has.
 func heldBySagas(ctx context.Context, db store.Lister, entity *store.Lock) (out []holdLine, more bool,
 	err error) {
 	all, err := store.ListHolds(ctx, db, store.HoldQuery{Entity: entity, Limit: mostHolds})

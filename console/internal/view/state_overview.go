@@ -64,7 +64,7 @@ func (*overviewPage) Live()           {}
 func (v *overviewPage) HTML(p *page.Page) {
 	p.Away(v.Away)
 	v.health(p)
-	v.waits(p)
+	v.writeWaits(p)
 	for i := range v.Sources {
 		sourceHTML(p, &v.Sources[i])
 	}
@@ -105,8 +105,8 @@ type longest struct {
 
 const mostLongest = 8 // the number of waits that the overview lists
 
-// waits writes the longest waits of all sources.
-func (v *overviewPage) waits(p *page.Page) {
+// writeWaits writes the longest waits of all sources.
+func (v *overviewPage) writeWaits(p *page.Page) {
 	var all []longest
 	for i := range v.Sources {
 		s := &v.Sources[i]

@@ -15,11 +15,11 @@ const (
 	plotHigh = 40
 )
 
-// lines returns the points of the polylines of a plot, for SVG. The largest value, most, is at the top.
+// lines returns the points of the polylines of a plot, for SVG. The largest value is at the top.
 func lines(points []page.Point, end time.Time,
-	value func(*page.Point) float64) (parts []string, most float64) {
+	value func(*page.Point) float64) (parts []string, largest float64) {
 	for i := range points {
-		most = max(most, value(&points[i]))
+		largest = max(largest, value(&points[i]))
 	}
 	var part []string
 	done := func() {
@@ -37,13 +37,13 @@ func lines(points []page.Point, end time.Time,
 			done()
 		}
 		x, y := plotWide*(1-end.Sub(at.At).Seconds()/page.Over.Seconds()), float64(plotHigh)
-		if most > 0 {
-			y = plotHigh * (1 - value(at)/most)
+		if largest > 0 {
+			y = plotHigh * (1 - value(at)/largest)
 		}
 		part = append(part, fmt.Sprintf("%.0f,%.0f", x, y+1))
 	}
 	done()
-	return parts, most
+	return parts, largest
 }
 
 // plots writes a plot of each number over the last hour. It leaves out numbers that were always 0.

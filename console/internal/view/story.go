@@ -182,7 +182,7 @@ func (h *search) look(ctx context.Context, s *page.Source) (part storyPart, err 
 		for _, c := range now.Consumers[:min(mostConsumers, len(now.Consumers))] {
 			part.consumers = append(part.consumers, c.Name)
 		}
-		err = h.kept(ctx, s, &part, now.Consumers)
+		err = h.findKept(ctx, s, &part, now.Consumers)
 	}
 	if err == nil {
 		err = h.quarantined(ctx, s, &part)
@@ -196,9 +196,9 @@ func (h *search) look(ctx context.Context, s *page.Source) (part storyPart, err 
 	return part, err
 }
 
-// kept finds parked messages and dead letters. Indexes support the search by key. The search by ID and
+// findKept finds parked messages and dead letters. Indexes support the search by key. The search by ID and
 // correlation ID reads a limited number of messages.
-func (h *search) kept(ctx context.Context, s *page.Source, part *storyPart,
+func (h *search) findKept(ctx context.Context, s *page.Source, part *storyPart,
 	consumers []page.Consumer) error {
 	what := store.ParkedQuery{Bare: true, Limit: page.Rows, About: h.asked, Scan: page.Scan}
 	got, err := s.DB.List(ctx, store.List{Parked: &what})

@@ -35,7 +35,8 @@ type finishedLine struct {
 	At       time.Time `json:"at"`
 }
 
-// identitiesOf returns the identities of all messages in parts, and the types of the messages, if known.
+// identitiesOf returns the identities of all messages in the list parts, and the types of the messages, if
+// known.
 func identitiesOf(parts []storyPart) (ids []store.Identity, types map[store.Identity]string) {
 	types = map[store.Identity]string{}
 	known := map[store.Identity]bool{}

@@ -70,7 +70,7 @@ func (part *storyPart) writeBlockers(p *page.Page) {
 				"consumer", m.Consumer, "source", m.Source, "id", m.ID, "seen", stateHash(held)),
 				page.Title(verb))
 		}
-		sel := only(held)
+		sel := selectionOf(held)
 		p.Put("<code>%s</code></p></div>\n",
 			page.Command(part.from.At, verb, &sel, held.Call != nil && held.Call.Outcome == ""))
 	}
@@ -264,17 +264,17 @@ func (v *storyPage) timeline(p *page.Page) {
 	p.Put("</table></div>\n<p class=\"dim\">A bar begins at the previous entry of the same source and place. The clocks of services differ.</p>\n</section>\n")
 }
 
-// bar draws the duration of e. The width of the drawing is the time from first to last.
-func bar(p *page.Page, e *event, first, last time.Time) {
+// bar draws the duration of the event e. The width of the drawing is the time from start to end.
+func bar(p *page.Page, e *event, start, end time.Time) {
 	since := e.At
 	if e.Since != nil {
 		since = *e.Since
 	}
 	place := func(at time.Time) float64 {
-		if !last.After(first) {
+		if !end.After(start) {
 			return 0
 		}
-		return max(0, min(1, at.Sub(first).Seconds()/last.Sub(first).Seconds()))
+		return max(0, min(1, at.Sub(start).Seconds()/end.Sub(start).Seconds()))
 	}
 	const wide = 1000 // in units of the SVG
 	from, to := int(wide*place(since)), int(wide*place(e.At))

@@ -45,9 +45,9 @@ func timeline(parts []storyPart) []event {
 	return out
 }
 
-// events returns the events of one source. written has the messages that timeline has taken from an outbox,
-// so events adds no second "was published" for them.
-func (part *storyPart) events(written map[string]bool) (out []event) {
+// events returns the events of one source. The argument fromOutbox has the messages that timeline has taken
+// from an outbox. For these messages, events does not add a second "was published".
+func (part *storyPart) events(fromOutbox map[string]bool) (out []event) {
 	add := func(at *time.Time, what, where, grade string) {
 		if at != nil && !at.IsZero() {
 			out = append(out, event{At: *at, Source: part.Source, What: what, Where: where, Grade: grade})
@@ -58,7 +58,7 @@ func (part *storyPart) events(written map[string]bool) (out []event) {
 		part.sagaEvents(s, add)
 	}
 	for i := range part.Kept {
-		if m := &part.Kept[i].Message; !written[m.ID] {
+		if m := &part.Kept[i].Message; !fromOutbox[m.ID] {
 			add(m.Time, m.Type+" was published", "topic "+m.Topic, "")
 		}
 		part.keptEvents(&part.Kept[i].Message, add)

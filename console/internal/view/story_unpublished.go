@@ -14,7 +14,7 @@ import (
 const mostRows = 1000
 
 // outbox reads the rows of a story in the outbox of a source. If the user has only the rights of an app,
-// which do not include the outbox, part.Unread has the error.
+// which do not include the outbox, it sets part.Unread to the error.
 func (h *search) outbox(ctx context.Context, s *page.Source, part *storyPart, why func(error) string) {
 	got, err := s.DB.List(ctx, store.List{Waiting: mostRows, Written: &store.WrittenQuery{About: h.asked,
 		Correlations: h.correlations, Keys: h.keys, Limit: page.Rows}})

@@ -25,7 +25,7 @@ func (t *Output) Flag(c *cobra.Command) {
 	c.Flags().BoolVar(&t.asJSON, "json", false, "print one JSON object")
 }
 
-// Say prints the text. With --json it adds the value under this name instead.
+// Say prints the words. With --json it adds the value under this name instead.
 func (t *Output) Say(name string, value any, words string) error {
 	if !t.asJSON {
 		_, err := fmt.Fprintln(t.Out, words)
@@ -38,9 +38,9 @@ func (t *Output) Say(name string, value any, words string) error {
 	return nil
 }
 
-// List prints a line with what and a name for each name, or "up to date" without names. With --json it adds
-// the names to the object instead.
-func (t *Output) List(name, what string, names []string) error {
+// List prints a line with the heading and a name for each name. Without names it prints "up to date". With
+// --json it adds the names to the object instead.
+func (t *Output) List(name, heading string, names []string) error {
 	if t.asJSON {
 		return t.Say(name, append([]string{}, names...), "")
 	}
@@ -48,7 +48,7 @@ func (t *Output) List(name, what string, names []string) error {
 		return t.Say("", nil, "up to date")
 	}
 	for _, one := range names {
-		if err := t.Say("", nil, strings.TrimSpace(what+" "+one)); err != nil {
+		if err := t.Say("", nil, strings.TrimSpace(heading+" "+one)); err != nil {
 			return err
 		}
 	}

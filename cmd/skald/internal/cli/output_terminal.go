@@ -16,13 +16,13 @@ func Terminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// Ended prints a note after a list, for standard error: that the list is empty, or that it shows only a part
-// of all entries.
-func Ended(errs io.Writer, shown, all int, what string, asJSON bool) {
+// Ended prints a note after a list, for standard error: that the list is empty, or that it shows fewer
+// entries than the total.
+func Ended(errs io.Writer, shown, total int, what string, asJSON bool) {
 	switch {
-	case shown < all:
-		fmt.Fprintf(errs, "%d of %d shown\n", shown, all)
-	case all == 0 && !asJSON:
+	case shown < total:
+		fmt.Fprintf(errs, "%d of %d shown\n", shown, total)
+	case total == 0 && !asJSON:
 		fmt.Fprintln(errs, "no "+what)
 	}
 }

@@ -9,7 +9,7 @@ import (
 // Time formats a time in UTC with seconds, in the same form as logs and --json.
 func Time(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// When formats a time, or returns "" for nil.
+// When formats a time, or returns "" if at is nil.
 func When(at *time.Time) string {
 	if at == nil {
 		return ""

@@ -201,14 +201,14 @@ func lines(all []string) string {
 	return text.String()
 }
 
-// chosen removes the lines between {{if X}} and {{end}} if holds[X] is false.
-func chosen(text string, holds map[string]bool) string {
+// chosen removes the lines between {{if X}} and {{end}} if chosenParts[X] is false.
+func chosen(text string, chosenParts map[string]bool) string {
 	var out strings.Builder
 	keep := true
 	for line := range strings.Lines(text) {
 		switch word := strings.TrimSpace(line); {
 		case strings.HasPrefix(word, "{{if "):
-			keep = holds[strings.TrimSuffix(strings.TrimPrefix(word, "{{if "), "}}")]
+			keep = chosenParts[strings.TrimSuffix(strings.TrimPrefix(word, "{{if "), "}}")]
 		case word == "{{end}}":
 			keep = true
 		case keep:

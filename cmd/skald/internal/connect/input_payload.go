@@ -16,10 +16,10 @@ func DataFlag(c *cobra.Command, data *string, what string) {
 	c.Flags().StringVar(data, "data", "", what+"; @FILE reads a file, @- standard input")
 }
 
-// Payload returns the payload for the value of --data. in is standard input.
-func Payload(data string, in io.Reader) ([]byte, error) {
+// Payload returns the payload for the value of --data. The argument stdin is standard input.
+func Payload(data string, stdin io.Reader) ([]byte, error) {
 	if name, file := strings.CutPrefix(data, "@"); file {
-		return contents(name, in)
+		return contents(name, stdin)
 	}
 	return []byte(data), nil
 }

@@ -62,12 +62,12 @@ func Resolve(c *cobra.Command) (err error) {
 // fromFile is the annotation of a flag that was given as @FILE.
 const fromFile = "skald/from-file"
 
-// Typed formats the value of --store for a printed command, quoted for a shell. It returns @FILE if the flag
-// was given so, and "$SKALD_STORE" instead of a URL with a password.
-func Typed(given, at string) string {
+// Typed formats the value of --store for a printed command, quoted for a shell. It returns @FILE if the
+// user gave the flag in this form, and "$SKALD_STORE" instead of a URL with a password.
+func Typed(flagValue, at string) string {
 	switch {
-	case strings.HasPrefix(given, "@"):
-		return shortlog.Shell(given)
+	case strings.HasPrefix(flagValue, "@"):
+		return shortlog.Shell(flagValue)
 	case endpoint.HasPassword(at), strings.Contains(at, "password"):
 		return `"$SKALD_STORE"`
 	}

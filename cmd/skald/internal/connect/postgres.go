@@ -20,15 +20,15 @@ const connectTimeout = 10 * time.Second
 // PoolConfig returns the settings for PostgreSQL at a URL. The password may also come from PGPASSWORD,
 // ~/.pgpass or SKALD_PASSWORD_COMMAND.
 //
-// pgx prepares statements by name, so that the server parses and plans them once. Through a pooler it does
-// not, because PgBouncer before 1.21 loses prepared statements in transaction mode. If the URL has
+// pgx prepares statements by name, so that the server parses and plans them once. Through a pooler pgx does
+// not do that, because PgBouncer before 1.21 loses prepared statements in transaction mode. If the URL has
 // default_query_exec_mode, PoolConfig does not change this mode.
-func PoolConfig(at string) (*pgxpool.Config, error) {
+func PoolConfig(url string) (*pgxpool.Config, error) {
 	const form = ": the store is postgres://user@host:port/database"
-	if err := endpoint.CheckPostgres(at); err != nil {
+	if err := endpoint.CheckPostgres(url); err != nil {
 		return nil, &cli.UsageError{What: err.Error() + form}
 	}
-	cfg, err := pgxpool.ParseConfig(at)
+	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		// The error of pgx does not contain the password.
 		return nil, &cli.UsageError{What: err.Error() + form}
@@ -40,7 +40,7 @@ func PoolConfig(at string) (*pgxpool.Config, error) {
 		cfg.ConnConfig.ConnectTimeout = connectTimeout
 	}
 	cfg.BeforeConnect = AskPassword
-	if !strings.Contains(at, "default_query_exec_mode=") { // net/url cannot parse a URL of several hosts
+	if !strings.Contains(url, "default_query_exec_mode=") { // net/url cannot parse a URL of several hosts
 		// This mode is for connections without the pool: see Postgres.
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 		cfg.BeforeConnect = newMode().before

@@ -113,9 +113,9 @@ func (b *messageBus) Cluster(ctx context.Context, prefix string) (string, error)
 	return cluster, err
 }
 
-// Topics finds the topics of a run, or creates them. made reports whether it created them: the caller must
-// then record their IDs.
-func (b *messageBus) Topics(ctx context.Context, r busRun) (ids map[string]string, made bool, err error) {
+// Topics finds the topics of a run, or creates them. The result created reports whether it created them:
+// the caller must then record their IDs.
+func (b *messageBus) Topics(ctx context.Context, r busRun) (ids map[string]string, created bool, err error) {
 	cluster, ids, err := b.there(ctx, r.topics())
 	if err != nil {
 		return nil, false, err
@@ -215,11 +215,11 @@ func notRead(group string, read, ours []string) error {
 	return nil
 }
 
-// notWritten returns the error for a topic with messages of another program. what names the object to
-// remove.
-func notWritten(topic, what string) error {
+// notWritten returns the error for a topic with messages of another program. The argument object names the
+// object to remove.
+func notWritten(topic, object string) error {
 	return &cli.ForeignError{What: "there are messages that the demo did not write in " + topic,
-		Remedy: "remove " + what + " by hand; nothing is removed yet"}
+		Remedy: "remove " + object + " by hand; nothing is removed yet"}
 }
 
 // memory is the broker in this process. Its topics end with the process.

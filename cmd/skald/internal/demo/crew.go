@@ -128,7 +128,7 @@ func (c *crew) trade(ctx context.Context) error {
 		case <-c.ready:
 		}
 	}
-	return c.rest(ctx)
+	return c.awaitEnd(ctx)
 }
 
 type runner func(ctx context.Context) error

@@ -50,7 +50,7 @@ func (c *shoppers) Load(ctx context.Context, seed uint64, most int) {
 		wg.Go(func() {
 			later := sample.Later{Do: func(id string, w sample.Wish) { c.wish(ctx, id, w) }}
 			for o := range orders {
-				id := c.place(ctx, o.Order)
+				id := c.sendRepeated(ctx, o.Order)
 				if id != "" {
 					c.Placed(ctx, id, o.n)
 				}
@@ -69,8 +69,8 @@ func (c *shoppers) Load(ctx context.Context, seed uint64, most int) {
 	wg.Wait()
 }
 
-// place sends the same order several times at once, as a proxy that repeats a request may do.
-func (c *shoppers) place(ctx context.Context, o sample.Order) string {
+// sendRepeated sends the same order several times at once, as a proxy that repeats a request may do.
+func (c *shoppers) sendRepeated(ctx context.Context, o sample.Order) string {
 	var ids [posts]string
 	var wg sync.WaitGroup
 	for i := range ids {
@@ -98,10 +98,10 @@ func answered(_ bool, err error) error {
 	return err
 }
 
-// insist calls ask until ask succeeds or ctx is done.
-func insist(ctx context.Context, logger *slog.Logger, about string, ask func() error) {
+// insist calls the function try until it succeeds or ctx is done.
+func insist(ctx context.Context, logger *slog.Logger, about string, try func() error) {
 	for ctx.Err() == nil {
-		err := ask()
+		err := try()
 		if err == nil {
 			return
 		}

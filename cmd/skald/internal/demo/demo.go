@@ -149,8 +149,8 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if e != nil && e.over() && o.Keep == nil {
-		return o.told(e.report.again(ctx, s))
+	if e != nil && e.isOver() && o.Keep == nil {
+		return o.notify(e.report.auditAgain(ctx, s))
 	}
 	b, err := open(o.Broker)
 	if err != nil {
@@ -176,7 +176,7 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 	ids, made, err := b.Topics(ctx, e.onBus())
 	if err == nil && made {
 		e.topics = ids
-		err = book.made(ctx, e)
+		err = book.noteTopics(ctx, e)
 	}
 	if err != nil {
 		return nil, err
@@ -191,10 +191,10 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 		return nil, err
 	}
 	c.cache = cache
-	if e.over() {
-		r, err = o.told(e.report.again(ctx, s))
+	if e.isOver() {
+		r, err = o.notify(e.report.auditAgain(ctx, s))
 	} else {
-		r, err = o.told(c.run(ctx, began, e))
+		r, err = o.notify(c.run(ctx, began, e))
 	}
 	if r != nil && err == nil && o.Keep != nil {
 		err = c.keep(ctx, e.report)
@@ -202,8 +202,8 @@ func run(ctx context.Context, o *Options) (r *Report, err error) {
 	return r, err
 }
 
-// told calls Told with the report r, unless r is nil.
-func (o *Options) told(r *Report, err error) (*Report, error) {
+// notify calls Told with the report r, unless r is nil.
+func (o *Options) notify(r *Report, err error) (*Report, error) {
 	if r == nil || err != nil {
 		return nil, err
 	}
@@ -261,8 +261,8 @@ type finished struct {
 	Open bool `json:"open,omitempty"`
 }
 
-// again returns the report of a finished run, with a new audit.
-func (f *finished) again(ctx context.Context, s site) (*Report, error) {
+// auditAgain returns the report of a finished run, with a new audit.
+func (f *finished) auditAgain(ctx context.Context, s site) (*Report, error) {
 	r := f.Report
 	r.Story, r.Again, r.Remains = f.Story, true, f.Remains
 	dbs, err := s.Read(ctx)

@@ -36,8 +36,9 @@ func (c *crew) openGateway(ctx context.Context, moods *gateway.Moods) error {
 	return nil
 }
 
-// moves returns the gateway's transfers for an order, or nil if the gateway's ledger does not exist yet.
-func (s *shop[TTx]) moves(ctx context.Context, order string) ([]gateway.Moved, error) {
+// transfers returns the gateway's transfers for an order, or nil if the gateway's ledger does not exist
+// yet.
+func (s *shop[TTx]) transfers(ctx context.Context, order string) ([]gateway.Moved, error) {
 	names, err := s.Present(ctx, place.Bank)
 	if err != nil || !slices.Contains(names, "gateway_moves") {
 		return nil, err

@@ -51,9 +51,9 @@ type groundKind[TTx any] interface {
 	close() error
 }
 
-// other returns the error for a locked run. Two demos must not share a run: each would treat the services of
-// the other as dead.
-func other(at string) error {
+// lockedError returns the error for a locked run. Two demos must not share a run: each would treat the
+// services of the other as dead.
+func lockedError(at string) error {
 	return &cli.ForeignError{What: "another demo is running at " + at,
 		Remedy: "wait for its end, or choose another --dir or --prefix"}
 }

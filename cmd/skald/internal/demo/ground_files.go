@@ -84,7 +84,7 @@ func (f *files) Lock(ctx context.Context) (func(), error) {
 	if err != nil {
 		err = errors.Join(err, db.Close())
 		if sqlitestore.New(db, nil).Outage(err) && ctx.Err() == nil {
-			err = other(f.folder)
+			err = lockedError(f.folder)
 		}
 		return nil, err
 	}
@@ -126,8 +126,8 @@ func removeFiles(names ...string) error {
 	return nil
 }
 
-// rest returns the files that may remain if no database has a table.
-func (f *files) rest() []string {
+// otherFiles returns the files that may remain if no database has a table.
+func (f *files) otherFiles() []string {
 	return []string{"order.db", "order.db-wal", "order.db-shm", lockFile, lockFile + "-wal",
 		lockFile + "-shm"}
 }
@@ -135,7 +135,7 @@ func (f *files) rest() []string {
 // clean removes the lock file before it releases the lock. So a process that waits for the lock sees that the
 // run was removed.
 func (f *files) clean() (stays string, err error) {
-	for _, name := range f.rest() {
+	for _, name := range f.otherFiles() {
 		if err := removeFiles(filepath.Join(f.folder, name)); err != nil {
 			return "", err
 		}
@@ -152,7 +152,7 @@ func (f *files) Sweep() error {
 		return nil
 	}
 	others := slices.ContainsFunc(list,
-		func(e fs.DirEntry) bool { return !slices.Contains(f.rest(), e.Name()) })
+		func(e fs.DirEntry) bool { return !slices.Contains(f.otherFiles(), e.Name()) })
 	if err != nil || others {
 		return err
 	}

@@ -24,23 +24,23 @@ type schemas struct {
 	sql        map[string]string
 }
 
-// postgres returns the playground in the database at the URL at. Its schemas have names that begin with
-// prefix. typed is the value of --store for a printed command. postgres opens no connection.
-func postgres(at, prefix, typed string) (*playground[pgx.Tx], error) {
+// postgres returns the playground in the database at the URL. Its schemas have names that begin with the
+// prefix. The argument typed is the value of --store for a printed command. postgres opens no connection.
+func postgres(url, prefix, typed string) (*playground[pgx.Tx], error) {
 	statements, err := table.Statements(queries)
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := connect.PoolConfig(at)
+	cfg, err := connect.PoolConfig(url)
 	if err != nil {
 		return nil, err
 	}
 	theirs := cfg.Copy()
-	if !strings.Contains(at, "pool_max_conns=") {
+	if !strings.Contains(url, "pool_max_conns=") {
 		theirs.MaxConns = serviceConns
 	}
 	cfg.MaxConns = 1
-	s := &schemas{at: at, prefix: prefix, cfg: cfg, sql: statements}
+	s := &schemas{at: url, prefix: prefix, cfg: cfg, sql: statements}
 	return &playground[pgx.Tx]{Databases: place.Schemas(theirs, prefix, typed), groundKind: s}, nil
 }
 
@@ -126,7 +126,7 @@ func (s *schemas) Lock(ctx context.Context) (func(), error) {
 			case <-time.After(100 * time.Millisecond):
 			}
 			if time.Now().After(end) {
-				err = other(s.URL() + ", --prefix " + s.prefix)
+				err = lockedError(s.URL() + ", --prefix " + s.prefix)
 			}
 		}
 	}
@@ -142,7 +142,7 @@ const lockWait = 5 * time.Second
 // foreign drops the demo's objects in a transaction that it rolls back. The server then reports objects of
 // other programs that depend on them, or that remain in the schema.
 func (s *schemas) foreign(ctx context.Context, service string) (what string, err error) {
-	err = s.dropped(ctx, service, func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) })
+	err = s.dropAll(ctx, service, func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) })
 	if reply := (*pgconn.PgError)(nil); errors.As(err, &reply) && reply.Code == dependsOnIt {
 		return strings.ReplaceAll(reply.Detail, "\n", "; "), nil
 	}
@@ -153,13 +153,14 @@ func (s *schemas) foreign(ctx context.Context, service string) (what string, err
 const dependsOnIt = "2BP01"
 
 func (s *schemas) drop(ctx context.Context, service string) error {
-	return s.dropped(ctx, service, func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) })
+	return s.dropAll(ctx, service, func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) })
 }
 
-// dropped drops the demo's objects in a schema, and then the schema, in one transaction. It calls end to
-// commit or to roll back. It never uses CASCADE, which could drop objects of other programs.
-func (s *schemas) dropped(ctx context.Context, service string,
-	end func(context.Context, pgx.Tx) error) error {
+// dropAll drops the demo's objects in a schema, and then the schema, in one transaction. It calls the
+// function finish to commit or to roll back. It never uses CASCADE, which could drop objects of other
+// programs.
+func (s *schemas) dropAll(ctx context.Context, service string,
+	finish func(context.Context, pgx.Tx) error) error {
 	pool, err := s.open(ctx)
 	if err != nil {
 		return err
@@ -185,7 +186,7 @@ func (s *schemas) dropped(ctx context.Context, service string,
 			return err
 		}
 	}
-	return end(ctx, tx)
+	return finish(ctx, tx)
 }
 
 func (s *schemas) clean() (string, error) { return "", nil }

@@ -51,7 +51,7 @@ func (c *crew) keep(ctx context.Context, f *finished) (err error) {
 		if err := c.counter(ctx, signal, orders); err != nil || ctx.Err() != nil {
 			return err
 		}
-		return c.rest(ctx)
+		return c.awaitEnd(ctx)
 	}))
 	if err := skald.Run(ctx, runners...); err != nil {
 		return err

@@ -26,8 +26,8 @@ type entry struct {
 	report   *finished         // nil until the run is finished
 }
 
-// over returns true if the run has its report, and no order was placed after the report.
-func (e *entry) over() bool { return e.report != nil && !e.report.Open }
+// isOver returns true if the run has its report, and no order was placed after the report.
+func (e *entry) isOver() bool { return e.report != nil && !e.report.Open }
 
 // onBus returns the record of the run's topics.
 func (e *entry) onBus() busRun {
@@ -66,11 +66,11 @@ func (l *ledger) find(ctx context.Context) (*entry, error) {
 	return &e, nil
 }
 
-// claim creates the table with the entry e in one transaction. The transaction begins with the statement
-// first, unless first is "".
-func (l *ledger) claim(ctx context.Context, e *entry, first string) error {
+// claim creates the table with the entry e in one transaction. The transaction begins with the statement,
+// unless it is "".
+func (l *ledger) claim(ctx context.Context, e *entry, statement string) error {
 	err := l.begin(ctx, func(db table.DB) error {
-		for _, q := range []string{first, l.sql["Make"]} {
+		for _, q := range []string{statement, l.sql["Make"]} {
 			if q == "" {
 				continue
 			}
@@ -88,8 +88,8 @@ func (l *ledger) claim(ctx context.Context, e *entry, first string) error {
 	return nil
 }
 
-// made records the IDs of the created topics.
-func (l *ledger) made(ctx context.Context, e *entry) error {
+// noteTopics records the IDs of the created topics.
+func (l *ledger) noteTopics(ctx context.Context, e *entry) error {
 	ids, err := json.Marshal(e.topics)
 	if err == nil {
 		_, err = l.db.Exec(ctx, l.sql["Topics"], string(ids))

@@ -126,7 +126,7 @@ func (w *observer) Faults() map[string][]fault {
 	return maps.Clone(w.faults)
 }
 
-// Over returns a broker that records the deliveries of b in w.
+// Over returns a broker that is like b, but records the deliveries in the observer w.
 func (w *observer) Over(b broker.Broker) broker.Broker { return watchedBroker{b, w} }
 
 type watchedBroker struct {

@@ -25,15 +25,15 @@ const (
 	claimedMost, claimedLeast = 12 * time.Second, 3 * time.Second
 )
 
-// unreadable returns a message that no service can decode, with the key of an order. It has half a payload,
-// or with later a payload of an unknown schema.
-func unreadable(kind, topic, order string, later bool) skald.Message {
+// unreadable returns a message that no service can decode, with the key of an order. It has half a payload.
+// If newerSchema is true, it has a payload of an unknown schema instead.
+func unreadable(kind, topic, order string, newerSchema bool) skald.Message {
 	m := skald.Message{
 		ID: rand.Text(), Source: elsewhere, Type: kind, Topic: topic, Key: []byte(order),
 		Time:        time.Now(),
 		ContentType: "application/json", Data: []byte(`{"id": "` + order),
 	}
-	if later {
+	if newerSchema {
 		m.Schema, m.Data = kind+"/2", []byte(`{"order": 1}`)
 	}
 	return m
@@ -63,8 +63,9 @@ func repair[TTx any](ctx context.Context, db store.Driver[TTx], consumer string)
 	return dropped, err
 }
 
-// repairOf returns the operator's change to a message. some is false if the message needs no change.
-func repairOf(p *store.Parked) (e store.Effect, some bool) {
+// repairOf returns the operator's change to a message. It returns needed=false if the message needs no
+// change.
+func repairOf(p *store.Parked) (e store.Effect, needed bool) {
 	note := &store.Audit{Author: author, Consumer: p.Consumer, Identity: p.Identity}
 	switch {
 	case p.Source == elsewhere && (p.Dead != nil || p.Last.Why != ""):

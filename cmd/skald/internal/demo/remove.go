@@ -6,10 +6,10 @@ import (
 )
 
 // Remove removes the objects of a run: its groups and topics, then its databases. It removes Order's
-// database last, because that has the record of the run. So if the process is killed, another call can
-// continue. Before that, Remove checks that all objects belong to the run, and calls ask with their
+// database last, because this database has the record of the run. So if the process is killed, another call
+// can continue. Before that, Remove checks that all objects belong to the run, and calls confirm with their
 // description. It returns one line about the removed objects.
-func Remove(ctx context.Context, o Options, ask func(what string) error) (said string, err error) {
+func Remove(ctx context.Context, o Options, confirm func(what string) error) (said string, err error) {
 	s, err := openSite(&o)
 	if err != nil {
 		return "", err
@@ -43,7 +43,7 @@ func Remove(ctx context.Context, o Options, ask func(what string) error) (said s
 		err = s.Own(ctx)
 	}
 	if err == nil {
-		err = ask(s.Remains() + b.Remains(e.prefix))
+		err = confirm(s.Remains() + b.Remains(e.prefix))
 	}
 	if err == nil {
 		err = b.Remove(ctx, e.prefix, topics)

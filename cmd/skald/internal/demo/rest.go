@@ -21,9 +21,9 @@ const (
 	multiplied = 20
 )
 
-// rest waits until all orders have ended and all messages are handled. It also returns if the databases have
-// not changed for too long: then the auditor will report the broken promises.
-func (c *crew) rest(ctx context.Context) error {
+// awaitEnd waits until all orders have ended and all messages are handled. It also returns if the databases
+// have not changed for too long: then the auditor will report the broken promises.
+func (c *crew) awaitEnd(ctx context.Context) error {
 	dbs, err := c.site.Read(ctx)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (c *crew) rest(ctx context.Context) error {
 		}
 		if now != last {
 			last, quiet = now, 0
-		} else if over, err := c.over(ctx, dbs, now); over || err != nil || quiet > most {
+		} else if over, err := c.isOver(ctx, dbs, now); over || err != nil || quiet > most {
 			return err
 		}
 		quiet += wait
@@ -64,8 +64,8 @@ func (c *crew) runaway(now audit.Tally) bool {
 	return c.o.Sabotage != "" && now.Written > multiplied*c.o.Orders
 }
 
-// over returns true if the auditor finds no order and no message in progress.
-func (c *crew) over(ctx context.Context, dbs map[string]table.DB, now audit.Tally) (bool, error) {
+// isOver returns true if the auditor finds no order and no message in progress.
+func (c *crew) isOver(ctx context.Context, dbs map[string]table.DB, now audit.Tally) (bool, error) {
 	if now.Confirmed+now.Cancelled < c.o.Orders {
 		return false, nil
 	}

@@ -62,9 +62,10 @@ func newSabotage(name string) (*lack, error) {
 	return &lack{name: name, sql: statements, polled: map[string]*polled{}}, nil
 }
 
-// without returns the database and the broker of a service without the safeguard. customers is true for the
-// session that serves customers, and false for the session that handles messages.
-func without[TTx any](l *lack, service string, customers bool, home table.Home[TTx],
+// withSabotage returns the database and the broker of a service without the safeguard. The argument
+// servesCustomers is true for the session that serves customers, and false for the session that handles
+// messages.
+func withSabotage[TTx any](l *lack, service string, servesCustomers bool, home table.Home[TTx],
 	b broker.Broker) (table.Home[TTx], broker.Broker) {
 	switch l.name {
 	case noMark:
@@ -73,12 +74,12 @@ func without[TTx any](l *lack, service string, customers bool, home table.Home[T
 		b = sagatest.AckFirst(b)
 	case idCursor:
 		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, polled: l.polledOf(service),
-			holds: customers, by: polledBy{
+			holds: servesCustomers, by: polledBy{
 				largest: l.sql["LargestRow"], value: bySeq, drawn: number(home.Read, l.sql["LastNumber"]),
 			}}
 	case createdAt:
 		home.Store = &polling[TTx]{Driver: home.Store, db: home.Read, polled: l.polledOf(service),
-			holds: customers, by: polledBy{
+			holds: servesCustomers, by: polledBy{
 				largest: l.sql["LatestRow"], value: byTime, drawn: number(home.Read, l.sql["LatestTime"]),
 			}}
 	case checkThenAct:

@@ -68,9 +68,9 @@ func (p *polled) saw(tip string, largest int64) {
 	}
 }
 
-// at returns the largest value at a tick. It returns 0 for the first tick, or for a tick of an earlier
-// process.
-func (p *polled) at(tick string) int64 {
+// largestAt returns the largest value at a tick. It returns 0 for the first tick, or for a tick of an
+// earlier process.
+func (p *polled) largestAt(tick string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen[tick]
@@ -105,13 +105,14 @@ func (p *polled) beyond(ctx context.Context, value int64) {
 
 const longOpen = time.Second
 
-// look calls do, and records for the tick that do returns the largest value before the call.
-func (d *polling[TTx]) look(ctx context.Context, do func() (tip string, err error)) error {
+// look calls the function read. It records the largest value before this call, for the tick that read
+// returns.
+func (d *polling[TTx]) look(ctx context.Context, read func() (tip string, err error)) error {
 	var largest int64
 	if err := d.db.QueryRow(ctx, d.by.largest).Scan(&largest); err != nil {
 		return fmt.Errorf("read the largest value: %w", err)
 	}
-	tip, err := do()
+	tip, err := read()
 	if err == nil {
 		d.polled.saw(tip, largest)
 	}
@@ -130,7 +131,7 @@ func (d *polling[TTx]) Lease(ctx context.Context, ask store.LeaseRequest) (l sto
 }
 
 func (d *polling[TTx]) Pull(ctx context.Context, w store.Window, limit int) (store.Page, error) {
-	seen := d.polled.at(w.Base)
+	seen := d.polled.largestAt(w.Base)
 	for {
 		page, err := d.Driver.Pull(ctx, w, limit)
 		if err != nil {

@@ -23,7 +23,7 @@ func (s *shop[TTx]) session(ctx context.Context, name string, session *sagatest.
 	home.Store = sagatest.WrapDriver(home.Store, session)
 	inner := home.DB
 	home.DB = func(tx TTx) table.DB { return upsetting{inner(tx), session} }
-	home, b = without(c.lack, name, session == c.faults, home, b)
+	home, b = withSabotage(c.lack, name, session == c.faults, home, b)
 	return service.New(name, home, c.watch.Over(b), c.options(name))
 }
 

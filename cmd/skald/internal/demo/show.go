@@ -28,7 +28,7 @@ func Show(ctx context.Context, o Options, order string) (lines []string, err err
 	if err != nil {
 		return nil, err
 	}
-	one, err := kept(ctx, s, dbs, order)
+	one, err := storedStory(ctx, s, dbs, order)
 	if err != nil {
 		return nil, err
 	}

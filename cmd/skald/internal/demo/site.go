@@ -28,8 +28,8 @@ type site interface {
 	// session returns one session of a service.
 	session(ctx context.Context, name string, session *sagatest.Faults, client broker.Broker,
 		c *crew) (place.Service, error)
-	// moves returns the transfers of the gateway for an order, from its ledger.
-	moves(ctx context.Context, order string) ([]gateway.Moved, error)
+	// transfers returns the transfers of the gateway for an order, from its ledger.
+	transfers(ctx context.Context, order string) ([]gateway.Moved, error)
 	// wishes returns the customers' interface of the Order service.
 	wishes(s place.Service) (wishes, error)
 	// repair redrives, drops and releases messages of a service. It returns the number of dropped messages.

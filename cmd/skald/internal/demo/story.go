@@ -14,7 +14,7 @@ func (c *crew) story(ctx context.Context, dbs map[string]table.DB,
 	if err != nil || id == "" {
 		return nil, err
 	}
-	one, err := kept(ctx, c.site, dbs, id)
+	one, err := storedStory(ctx, c.site, dbs, id)
 	if err != nil || len(one.Chapters) == 0 {
 		return nil, err
 	}
@@ -23,10 +23,11 @@ func (c *crew) story(ctx context.Context, dbs map[string]table.DB,
 	return append([]string{title}, one.Lines()...), nil
 }
 
-// kept returns the stored data of an order. Its Chapters are empty if the order does not exist.
-func kept(ctx context.Context, s site, dbs map[string]table.DB, order string) (one storyBook, err error) {
-	if one.Chapters, err = audit.Story(ctx, dbs, order); err == nil && len(one.Chapters) > 0 {
-		one.Moves, err = s.moves(ctx, order)
+// storedStory returns the stored data of an order. Its Chapters are empty if the order does not exist.
+func storedStory(ctx context.Context, s site, dbs map[string]table.DB,
+	order string) (book storyBook, err error) {
+	if book.Chapters, err = audit.Story(ctx, dbs, order); err == nil && len(book.Chapters) > 0 {
+		book.Moves, err = s.transfers(ctx, order)
 	}
-	return one, err
+	return book, err
 }

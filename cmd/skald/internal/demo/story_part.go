@@ -51,7 +51,7 @@ func (s *storyBook) chapter(ch audit.Chapter) []string {
 				f.Kind, file(f)))
 		}
 	}
-	if at, services := again(s.Repeats, ch.ID); services != "" {
+	if at, services := receivers(s.Repeats, ch.ID); services != "" {
 		behind = append(behind, line(at, "%s  again: %s", indent, services))
 	}
 	slices.SortStableFunc(behind,
@@ -66,9 +66,9 @@ func (s *storyBook) chapter(ch audit.Chapter) []string {
 	return lines
 }
 
-// again returns the services that received a message repeatedly, such as "order, payment ×2", and the time of
-// the first repeat.
-func again(repeats []repeat, message string) (first time.Time, services string) {
+// receivers returns the services that received a message repeatedly, such as "order, payment ×2". The
+// result first is the time of the first repeat.
+func receivers(repeats []repeat, message string) (first time.Time, services string) {
 	var names []string
 	times := map[string]int{}
 	for _, r := range repeats {

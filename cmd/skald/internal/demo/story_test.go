@@ -14,10 +14,10 @@ func TestAgain(t *testing.T) {
 		{Message: "other", Service: "tracker", At: at.Add(-time.Second)},
 		{Message: "m", Service: "order", At: at.Add(time.Second)},
 	}
-	if first, who := again(repeats, "m"); who != "order ×2, payment" || !first.Equal(at) {
+	if first, who := receivers(repeats, "m"); who != "order ×2, payment" || !first.Equal(at) {
 		t.Errorf("%q at %v", who, first)
 	}
-	if _, who := again(repeats, "none"); who != "" {
+	if _, who := receivers(repeats, "none"); who != "" {
 		t.Errorf("of a message that nobody received again: %q", who)
 	}
 }

@@ -81,12 +81,12 @@ func (a *groupAdoption) run(c *cobra.Command, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("consumer adopt: %w", err)
 		}
-		return a.tell(asking, out, db)
+		return a.printResult(asking, out, db)
 	})
 }
 
-// tell prints the result: the ID of this database, which now owns the group.
-func (a *groupAdoption) tell(ctx context.Context, out io.Writer, db operate.AdoptStore) error {
+// printResult prints the ID of this database, which now owns the group.
+func (a *groupAdoption) printResult(ctx context.Context, out io.Writer, db operate.AdoptStore) error {
 	if a.asJSON {
 		return json.NewEncoder(out).Encode(map[string]any{"consumer": a.consumer, "adopted_from": a.from,
 			"dry_run": a.DryRun})

@@ -90,11 +90,12 @@ func importCommand(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-// keeping returns list with the retention keep for each message.
-func keeping(list iter.Seq2[inbox.Finished, error], keep time.Duration) iter.Seq2[inbox.Finished, error] {
+// keeping returns the list with this retention for each message.
+func keeping(list iter.Seq2[inbox.Finished, error], retention time.Duration) iter.Seq2[inbox.Finished,
+	error] {
 	return func(yield func(inbox.Finished, error) bool) {
 		for one, err := range list {
-			if one.Keep = keep; !yield(one, err) {
+			if one.Keep = retention; !yield(one, err) {
 				return
 			}
 		}
@@ -160,9 +161,10 @@ func tellImported(out io.Writer, done inbox.Imported, dry, asJSON bool) error {
 	return err
 }
 
-// finishedIn opens a file of finished messages. list reads it line by line. end closes the file.
+// finishedIn opens a file of finished messages. The result list reads the file line by line. The result
+// closeFile closes the file.
 func finishedIn(path string, in io.Reader, consumer,
-	source string) (list iter.Seq2[inbox.Finished, error], end func(), err error) {
+	source string) (list iter.Seq2[inbox.Finished, error], closeFile func(), err error) {
 	if path == "-" {
 		return objects(in, consumer, source), func() {}, nil
 	}
@@ -173,17 +175,17 @@ func finishedIn(path string, in io.Reader, consumer,
 	if err != nil {
 		return nil, nil, err
 	}
-	end = func() { _ = file.Close() }
+	closeFile = func() { _ = file.Close() }
 	if strings.EqualFold(filepath.Ext(path), ".csv") {
-		return values(file, consumer, source), end, nil
+		return values(file, consumer, source), closeFile, nil
 	}
-	return objects(file, consumer, source), end, nil
+	return objects(file, consumer, source), closeFile, nil
 }
 
-// objects reads finished messages from a sequence of JSON objects.
-func objects(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, error] {
+// objects reads finished messages from an input with a sequence of JSON objects.
+func objects(input io.Reader, consumer, source string) iter.Seq2[inbox.Finished, error] {
 	return func(yield func(inbox.Finished, error) bool) {
-		dec := json.NewDecoder(from)
+		dec := json.NewDecoder(input)
 		for n := 1; ; n++ {
 			o := struct {
 				Source      string      `json:"source"`
@@ -204,7 +206,7 @@ func objects(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, 
 				one.Fingerprint, err = printOf(o.Fingerprint.String())
 			}
 			if err == nil {
-				err = o.onto(&one, consumer)
+				err = o.addTo(&one, consumer)
 			}
 			if err = placed(one, err, "object", n); !yield(one, err) || err != nil {
 				return
@@ -213,14 +215,14 @@ func objects(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, 
 	}
 }
 
-// values reads finished messages from CSV. The first line has the names of the columns.
-func values(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, error] {
+// values reads finished messages from an input in CSV. The first line has the names of the columns.
+func values(input io.Reader, consumer, source string) iter.Seq2[inbox.Finished, error] {
 	return func(yield func(inbox.Finished, error) bool) {
-		r := csv.NewReader(from)
+		r := csv.NewReader(input)
 		r.ReuseRecord = true
 		head, err := r.Read()
 		names := slices.Clone(head)
-		id, from, print := slices.Index(names, "id"), slices.Index(names, "source"),
+		id, input, print := slices.Index(names, "id"), slices.Index(names, "source"),
 			slices.Index(names, "fingerprint")
 		if err != nil || id < 0 {
 			yield(inbox.Finished{},
@@ -236,8 +238,8 @@ func values(from io.Reader, consumer, source string) iter.Seq2[inbox.Finished, e
 			one := inbox.Finished{Identity: store.Identity{Source: source}}
 			if err == nil {
 				one.ID = line[id]
-				if from >= 0 {
-					one.Source = line[from]
+				if input >= 0 {
+					one.Source = line[input]
 				}
 				if print >= 0 {
 					one.Fingerprint, err = printOf(line[print])

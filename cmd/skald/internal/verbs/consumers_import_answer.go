@@ -34,12 +34,12 @@ func (m *oneMany) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(m))
 }
 
-// onto adds the answer, if there is one, to the finished message one. For the consumer of an HTTP endpoint,
-// it also converts the ID to the form in which package httpidem stores an idempotency key.
-func (a *answered) onto(one *inbox.Finished, consumer string) (err error) {
+// addTo adds the answer, if there is one, to the finished message. For the consumer of an HTTP endpoint, it
+// also converts the ID to the form in which package httpidem stores an idempotency key.
+func (a *answered) addTo(message *inbox.Finished, consumer string) (err error) {
 	endpoint := strings.HasPrefix(consumer, httpidem.Scope(""))
-	if endpoint && one.ID != "" {
-		if one.ID, err = httpidem.Key(one.ID); err != nil {
+	if endpoint && message.ID != "" {
+		if message.ID, err = httpidem.Key(message.ID); err != nil {
 			return err
 		}
 	}
@@ -47,12 +47,12 @@ func (a *answered) onto(one *inbox.Finished, consumer string) (err error) {
 	case a.Code == 0 && a.Body == nil && a.Headers == nil && a.Refused == "":
 		return nil
 	case endpoint:
-		one.Answer, err = a.ofEndpoint()
+		message.Answer, err = a.ofEndpoint()
 	default:
-		one.Answer, err = a.ofOnce()
+		message.Answer, err = a.ofOnce()
 	}
 	if err == nil && a.Refused != "" {
-		one.Answer.Rejected, one.Answer.Reason = true, a.Refused
+		message.Answer.Rejected, message.Answer.Reason = true, a.Refused
 	}
 	return err
 }
@@ -83,8 +83,8 @@ func (a *answered) ofEndpoint() (*once.Answer, error) {
 	return &kept, err
 }
 
-// answeredIn adds the answer in a line of CSV to the finished message one.
-func answeredIn(names, line []string, one *inbox.Finished, consumer string) error {
+// answeredIn adds the answer in a line of CSV to the finished message.
+func answeredIn(names, line []string, message *inbox.Finished, consumer string) error {
 	var a answered
 	column := func(name string) (string, bool) {
 		i := slices.Index(names, name)
@@ -108,5 +108,5 @@ func answeredIn(names, line []string, one *inbox.Finished, consumer string) erro
 			return fmt.Errorf("headers: %w", err)
 		}
 	}
-	return a.onto(one, consumer)
+	return a.addTo(message, consumer)
 }

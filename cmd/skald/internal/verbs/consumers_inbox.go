@@ -51,10 +51,10 @@ type knower interface {
 	Check(ctx context.Context, as store.Role) error
 }
 
-// withKnower calls f with the store that the flags select, and closes the store afterwards. If look is true,
-// it does not check the rights to write: a dry run does not need them.
-func withKnower(c *cobra.Command, schema string, look bool, f func(context.Context, knower) error) error {
-	if look {
+// withKnower calls f with the store that the flags select, and closes the store afterwards. If dryRun is
+// true, it does not check the rights to write, because a dry run does not need them.
+func withKnower(c *cobra.Command, schema string, dryRun bool, f func(context.Context, knower) error) error {
+	if dryRun {
 		return unchecked(c, schema, f)
 	}
 	return With(c, schema, store.App, f)

@@ -58,7 +58,7 @@ func showCommand(out io.Writer) *cobra.Command {
 
 // unknownMessage returns the error for a message without a record.
 func unknownMessage(ctx context.Context, db store.StatusReader, s *operate.MessageState) error {
-	if err := known(ctx, db, s.Consumer); err != nil && !strings.HasPrefix(s.Consumer, httpidem.Scope("")) {
+	if err := checkConsumer(ctx, db, s.Consumer); err != nil && !strings.HasPrefix(s.Consumer, httpidem.Scope("")) {
 		return err
 	}
 	none := fmt.Sprintf("consumer %s has no record of %q", s.Consumer, s.ID)

@@ -10,9 +10,9 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// known returns an error if a database has no data of a consumer. Otherwise a command would print an empty
-// list for a misspelt name. An empty name is no error.
-func known(ctx context.Context, db store.StatusReader, consumer string) error {
+// checkConsumer returns an error if a database has no data of a consumer. Otherwise a command would print
+// an empty list for a misspelt name. An empty name is no error.
+func checkConsumer(ctx context.Context, db store.StatusReader, consumer string) error {
 	if consumer == "" {
 		return nil
 	}
@@ -33,12 +33,12 @@ func known(ctx context.Context, db store.StatusReader, consumer string) error {
 	return unknown("consumer", consumer, all)
 }
 
-// unknown returns the error for a name that does not exist. It lists all existing names.
-func unknown(what, name string, all []string) error {
-	slices.Sort(all)
+// unknown returns the error for a name that does not exist. The error lists the existing names.
+func unknown(what, name string, existing []string) error {
+	slices.Sort(existing)
 	text := fmt.Sprintf("this database has no %s %q", what, name)
-	if all = slices.Compact(all); len(all) > 0 {
-		text += ": it has " + strings.Join(all[:min(20, len(all))], ", ")
+	if existing = slices.Compact(existing); len(existing) > 0 {
+		text += ": it has " + strings.Join(existing[:min(20, len(existing))], ", ")
 	}
 	return &cli.NoneError{What: text}
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/skald-go/skald/store/pgstore"
 )
 
-// listen returns a runner that listens for writes to all schemas, over one connection, and notifies the
-// relays.
-func listen(url string, all []relay.Source, log *slog.Logger) (skald.Runner, error) {
-	stores := make([]*pgstore.Store, len(all))
-	for i, one := range all {
+// listen returns a runner that listens for writes to the schemas of all sources, over one connection, and
+// notifies the relays.
+func listen(url string, sources []relay.Source, log *slog.Logger) (skald.Runner, error) {
+	stores := make([]*pgstore.Store, len(sources))
+	for i, one := range sources {
 		h, ok := one.(schemaStore)
 		if !ok {
 			return nil, &cli.UsageError{What: "--listen: only PostgreSQL notifies of writes"}

@@ -15,10 +15,10 @@ func newestBy[T any](limit int, order func(a, b *T) int) *newest[T] {
 	return &newest[T]{limit: limit, order: order}
 }
 
-// add adds one to the collection. From time to time it drops the oldest records above the limit.
-func (n *newest[T]) add(one T) {
+// add adds an entry to the collection. From time to time it drops the oldest entries above the limit.
+func (n *newest[T]) add(entry T) {
 	n.all++
-	if n.list = append(n.list, one); n.limit > 0 && len(n.list) >= 2*n.limit+1000 {
+	if n.list = append(n.list, entry); n.limit > 0 && len(n.list) >= 2*n.limit+1000 {
 		n.sort()
 	}
 }

@@ -102,19 +102,19 @@ func (w *wanted) each(c *cobra.Command, bare bool, f func(p *store.Parked) error
 			}
 		}
 		if n == 0 {
-			return known(ctx, k, w.consumer)
+			return checkConsumer(ctx, k, w.consumer)
 		}
 		return nil
 	})
 }
 
-// tellBulk prints the report of a command on many messages. After a dry run, wanted lists arguments that the
-// command still needs.
-func tellBulk(out io.Writer, w *wanted, verb string, r operate.Report, wanted ...string) error {
+// tellBulk prints the report of a command on many messages. After a dry run, the list missing has the
+// arguments that the command still needs.
+func tellBulk(out io.Writer, w *wanted, verb string, r operate.Report, missing ...string) error {
 	if w.JSON {
 		result := map[string]any{"what": verb, "meant": r.Selected, "done": r.Done, "dry_run": w.Dry}
-		if len(wanted) > 0 {
-			result["wanted"] = wanted
+		if len(missing) > 0 {
+			result["wanted"] = missing
 		}
 		return cli.JSON(out).Encode(result)
 	}
@@ -123,7 +123,7 @@ func tellBulk(out io.Writer, w *wanted, verb string, r operate.Report, wanted ..
 		word = "would be done"
 	}
 	_, err := fmt.Fprintf(out, "%s: %d of %d messages %s\n", verb, r.Done, r.Selected, word)
-	for _, more := range wanted {
+	for _, more := range missing {
 		_, wrote := fmt.Fprintln(out, cli.Line(more))
 		err = errors.Join(err, wrote)
 	}

@@ -58,7 +58,7 @@ func groupsCommand(out io.Writer) *cobra.Command {
 					return err
 				}
 				if len(all) == 0 {
-					if err := known(ctx, k, w.consumer); err != nil {
+					if err := checkConsumer(ctx, k, w.consumer); err != nil {
 						return err
 					}
 				}

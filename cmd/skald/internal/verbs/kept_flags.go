@@ -114,7 +114,7 @@ func (w *wanted) bulk(c *cobra.Command, errs io.Writer, verb string,
 		if !errors.As(err, &none) {
 			return err
 		}
-		if err := known(ctx, k, w.consumer); err != nil || w.id != "" {
+		if err := checkConsumer(ctx, k, w.consumer); err != nil || w.id != "" {
 			return cmp.Or(err, error(none))
 		}
 		fmt.Fprintln(errs, "skald: "+none.Reason)
@@ -134,7 +134,7 @@ func (w *wanted) reasoned(c *cobra.Command, verb string) error {
 			return cmp.Or(err, missing)
 		}
 		none := &cli.NoneError{What: "no message with the ID " + w.id + " is selected"}
-		return cmp.Or(known(ctx, k, w.consumer), error(none))
+		return cmp.Or(checkConsumer(ctx, k, w.consumer), error(none))
 	})
 }
 

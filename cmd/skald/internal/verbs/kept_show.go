@@ -55,7 +55,7 @@ func (w *wanted) show(c *cobra.Command, out io.Writer) error {
 			}
 		}
 		if shown == 0 {
-			return cmp.Or(known(ctx, k, w.consumer),
+			return cmp.Or(checkConsumer(ctx, k, w.consumer),
 				error(&cli.NoneError{What: "no dead letter is selected by these flags"}))
 		}
 		cli.Ended(c.ErrOrStderr(), len(list), found.all, "dead letters", w.JSON)
@@ -63,24 +63,24 @@ func (w *wanted) show(c *cobra.Command, out io.Writer) error {
 	})
 }
 
-// tellDead prints one dead letter; more adds an empty line before it.
-func tellDead(ctx context.Context, out io.Writer, k keeper, p *store.Parked, asJSON, more bool) error {
+// tellDead prints one dead letter. If spaced is true, it prints an empty line first.
+func tellDead(ctx context.Context, out io.Writer, k keeper, p *store.Parked, asJSON, spaced bool) error {
 	m := operate.NewMessage(p)
 	if m.Payload == nil { // if Readable fails, the payload is printed as bytes
 		m.Payload, _ = schema.Readable(ctx, k, "", p.Message, formats()...)
 	}
 	if !asJSON {
-		return tellLetter(out, &m, operate.State(p), more)
+		return tellLetter(out, &m, operate.State(p), spaced)
 	}
 	enc := cli.JSON(out)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(m)
 }
 
-// tellLetter prints a dead letter for people; more adds an empty line before it.
-func tellLetter(out io.Writer, m *operate.Message, state string, more bool) error {
+// tellLetter prints a dead letter for people. If spaced is true, it prints an empty line first.
+func tellLetter(out io.Writer, m *operate.Message, state string, spaced bool) error {
 	t := cli.Table(out)
-	if more {
+	if spaced {
 		fmt.Fprintln(t)
 	}
 	line := func(what, is string) {

@@ -173,24 +173,24 @@ func dial(bus string) (func() (broker.Broker, error), error) {
 	return connect.Dial(bus)
 }
 
-// runners returns a schemaRelay for each schema, and with --listen one listener for all of them.
-func runners(r Rooms, from []relay.Source, to broker.Broker, seen *monitor,
+// runners returns a schemaRelay for each source, and with --listen one listener for all sources.
+func runners(r Rooms, sources []relay.Source, to broker.Broker, seen *monitor,
 	log *slog.Logger) (all []skald.Runner, err error) {
-	open := &supervisor{open: len(from)}
-	for i, source := range from {
+	open := &supervisor{open: len(sources)}
+	for i, source := range sources {
 		one := &schemaRelay{source: source, log: log, all: open}
 		if len(r.Schemas) > 1 {
 			one.name, one.log = r.Schemas[i], log.With("schema", r.Schemas[i])
 		}
 		one.make = func() *relay.Relay {
-			return relay.New(source, to, &relay.Options{Keep: r.Keep, Outboxes: len(from), Logger: one.log,
+			return relay.New(source, to, &relay.Options{Keep: r.Keep, Outboxes: len(sources), Logger: one.log,
 				MeterProvider: seen.meters})
 		}
 		seen.health.Add("", one)
 		all = append(all, one)
 	}
 	if r.Listen != "" && !r.WAL && r.ReadBy == "" { // replication slots make notifications unnecessary
-		listener, err := listen(r.Listen, from, log)
+		listener, err := listen(r.Listen, sources, log)
 		if err != nil {
 			return nil, err
 		}
@@ -217,11 +217,12 @@ func openPatiently(ctx context.Context, db Database, r Rooms,
 	return from, done, err
 }
 
-// patiently calls try again while the database is down. If ctx ends first, it returns nil.
-func patiently(ctx context.Context, log *slog.Logger, try func() error) error {
+// patiently repeats the call of the function attempt while the database is down. If ctx ends first, it
+// returns nil.
+func patiently(ctx context.Context, log *slog.Logger, attempt func() error) error {
 	due := backoff.LogLimit{First: logEvery, Most: logMost}
 	for {
-		err := try()
+		err := attempt()
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}

@@ -122,11 +122,11 @@ func (r *schemaRelay) Status() skald.Status {
 	return is
 }
 
-// checkAny returns nil if at least one of the schemas can be served. If the server is down, it returns that
-// error. Otherwise it returns the errors of all schemas.
-func checkAny(ctx context.Context, all []relay.Source) error {
+// checkAny returns nil if a relay can serve at least one of the sources. If the server is down, checkAny
+// returns that error. Otherwise it returns the errors of all sources.
+func checkAny(ctx context.Context, sources []relay.Source) error {
 	var errs []error
-	for _, one := range all {
+	for _, one := range sources {
 		err := one.Check(ctx, store.Relay)
 		if err == nil || cli.Away(err) {
 			return err

@@ -134,7 +134,7 @@ func sagasListCommand(out io.Writer) *cobra.Command {
 			which.Limit = 0
 			err := operate.EachSaga(ctx, k, which, func(s operate.Saga) { found.add(s) })
 			if err == nil && found.all == 0 {
-				err = w.known(ctx, k)
+				err = w.checkNames(ctx, k)
 			}
 			if err != nil {
 				return err
@@ -148,9 +148,9 @@ func sagasListCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// known returns an error if the database does not have the saga of --name or the step of --at. Otherwise a
-// command would print an empty list for a misspelt name.
-func (w *sagasWanted) known(ctx context.Context, k sagasKeeper) error {
+// checkNames returns an error if the database does not have the saga of --name or the step of --at.
+// Otherwise a command would print an empty list for a misspelt name.
+func (w *sagasWanted) checkNames(ctx context.Context, k sagasKeeper) error {
 	if w.which.Name+w.which.Step == "" {
 		return nil
 	}

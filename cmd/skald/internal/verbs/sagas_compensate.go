@@ -83,9 +83,10 @@ func Compensate(out, errs io.Writer) *cobra.Command {
 	return c
 }
 
-// compensateMany compensates all selected sagas in a run. The same command continues an interrupted run.
-func compensateMany(ctx context.Context, k sagasKeeper, w *connect.Change, all operate.FlowSelection, out,
-	errs io.Writer) error {
+// compensateMany compensates the sagas of a selection in a run. The same command continues an interrupted
+// run.
+func compensateMany(ctx context.Context, k sagasKeeper, w *connect.Change,
+	selection operate.FlowSelection, out, errs io.Writer) error {
 	o := operate.Order{Author: w.By, Reason: w.Reason, DryRun: w.Dry}
 	if !w.Yes {
 		o.Confirm = func(ctx context.Context, n int) error {
@@ -93,16 +94,16 @@ func compensateMany(ctx context.Context, k sagasKeeper, w *connect.Change, all o
 				"compensate: list the events with --dry-run; to publish them, add --yes")
 		}
 	}
-	name, err := runName("compensate", all, w.Reason)
+	name, err := runName("compensate", selection, w.Reason)
 	if err != nil {
 		return err
 	}
 	var r operate.SagaReport
 	switch db := k.(type) {
 	case operate.FlowStore[pgx.Tx]:
-		r, err = operate.RunFlows(ctx, db, name, all, o)
+		r, err = operate.RunFlows(ctx, db, name, selection, o)
 	case operate.FlowStore[*sql.Tx]:
-		r, err = operate.RunFlows(ctx, db, name, all, o)
+		r, err = operate.RunFlows(ctx, db, name, selection, o)
 	default:
 		return fmt.Errorf("%T does not store sagas", k)
 	}

@@ -73,11 +73,11 @@ func holdsCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-// tellHolds prints places. If alone is true, it prints only the first place of each queue.
-func tellHolds(out io.Writer, list []store.Hold, alone, asJSON bool) (n int, err error) {
+// tellHolds prints the places in list. If firstOnly is true, it prints only the first place of each queue.
+func tellHolds(out io.Writer, list []store.Hold, firstOnly, asJSON bool) (n int, err error) {
 	t := cli.Table(out)
 	for _, h := range list {
-		if alone && h.Before > 0 {
+		if firstOnly && h.Before > 0 {
 			continue
 		}
 		n++

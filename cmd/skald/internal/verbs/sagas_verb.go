@@ -73,7 +73,7 @@ func stays(n int) string {
 	return fmt.Sprintf("%d sagas stay", n)
 }
 
-// tellLast prints the changes between the last definitions in the database and the next build. It leaves out
+// tellLast prints the changes between the last definitions in the database and the next build. It omits
 // definitions that running sagas have, because these are printed already.
 func tellLast(out io.Writer, last, running []operate.SagaCheck, asJSON bool) error {
 	for i := range last {
@@ -162,7 +162,7 @@ Give the key of a saga, or flags that select many.`, Args: cobra.MaximumNArgs(2)
 		return w.write(c, func(ctx context.Context, k sagasKeeper) error {
 			r, err := w.change(ctx, k, change, w.order(errs, verb))
 			if none := new(operate.NoMatchError); errors.As(err, &none) {
-				err = cmp.Or(w.known(ctx, k), err)
+				err = cmp.Or(w.checkNames(ctx, k), err)
 				if errors.As(err, &none) && w.which.Key+w.which.ID == "" {
 					fmt.Fprintln(errs, "skald: "+none.Reason)
 					err = nil

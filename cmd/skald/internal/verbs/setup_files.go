@@ -97,7 +97,7 @@ func writeMissing(steps []pgstore.Step, f form, dir string, names []string) (wro
 
 // nextNumber returns a function that returns the next number at each call. The numbers continue after the
 // largest number in names, with the same number of digits. If names has no numbers, or if they are times,
-// the numbers start at now.
+// the numbers start at the time now.
 func nextNumber(names []string, now time.Time) func() string {
 	last, digits := int64(0), 0
 	for _, name := range names {

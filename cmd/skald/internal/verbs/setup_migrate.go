@@ -47,7 +47,7 @@ func Migrate(out io.Writer) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			defer func() { err = t.End(err) }()
-			atBroker, err := topics.asked(c)
+			atBroker, err := topics.isWanted(c)
 			if err == nil && atBroker && p.script {
 				err = &cli.UsageError{What: "--print is for databases: omit --broker"}
 			}

@@ -27,9 +27,9 @@ type groupMaker interface {
 	Declare(ctx context.Context, g broker.Group) error
 }
 
-// asked reports whether the user wants to create topics or groups. SKALD_BROKER alone is no such request,
-// because it may be set for a service.
-func (w *topology) asked(c *cobra.Command) (bool, error) {
+// isWanted reports whether the user wants to create topics or groups. SKALD_BROKER alone is no such
+// request, because it may be set for a service.
+func (w *topology) isWanted(c *cobra.Command) (bool, error) {
 	w.url = connect.From(c, "broker", "SKALD_BROKER")
 	given := c.Flags().Changed("broker")
 	switch {
@@ -82,11 +82,11 @@ func (w *topology) migrate(ctx context.Context, t *cli.Output, check bool) (err 
 	if len(still) > 0 {
 		return &cli.ForeignError{What: still[0], Remedy: "change or remove it: it has other settings than Skald needs"}
 	}
-	return t.List("made", "made", made(missing))
+	return t.List("made", "made", createdNames(missing))
 }
 
-// made returns the names of the created objects.
-func made(missing []string) []string {
+// createdNames returns the names of the created objects.
+func createdNames(missing []string) []string {
 	out := make([]string, len(missing))
 	for i, what := range missing {
 		out[i] = strings.TrimSuffix(what, ": "+broker.ErrNoTopic.Error())
