@@ -200,10 +200,10 @@ func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 	if t.HeadersIn != "" {
 		headersIn = column(t.HeadersIn) + "::text"
 	}
-	claim, skip := "true", "SKIP LOCKED"
+	claim, page := "true", "Page"
 	if !t.rows() {
-		claim, skip = fmt.Sprintf("pg_try_advisory_xact_lock(hashtextextended('skald relay of table %d', 0))",
-			s.oid), ""
+		claim, page = fmt.Sprintf("pg_try_advisory_xact_lock(hashtextextended('skald relay of table %d', 0))",
+			s.oid), "OrderedPage"
 	}
 	fill := strings.NewReplacer("/*table*/", t.quoted(), "/*pending*/", pending, "/*where*/", where,
 		"/*done*/", done,
@@ -215,11 +215,11 @@ func compile(t *Table, s *shape, idle time.Duration) (*statements, error) {
 		"/*headersin*/", headersIn, "/*headers*/", "json_build_array("+strings.Join(headers, ", ")+")::text",
 		"/*order*/", strings.Join(order, ", "), "/*ordercolumns*/", strings.Join(named, ""), "/*orderpage*/",
 		strings.Join(outer, ", "),
-		"/*most*/", fmt.Sprint(complete.MaxData), "/*budget*/", fmt.Sprint(store.PageBytes), "/*skip*/", skip,
+		"/*most*/", fmt.Sprint(complete.MaxData), "/*budget*/", fmt.Sprint(store.PageBytes),
 		"/*claim*/", claim,
 		"/*idle*/", fmt.Sprintf("%dms", (idle+time.Millisecond-1).Milliseconds()))
 	out.peek, out.begin, out.page = fill.Replace(files["Peek"]), fill.Replace(files["Begin"]),
-		fill.Replace(files["Page"])
+		fill.Replace(files[page])
 	out.bound, out.payloads = fill.Replace(files["Bound"]), fill.Replace(files["Payloads"])
 	if out.mark = fill.Replace(files["Mark"]); t.Done.Delete {
 		out.mark = fill.Replace(files["Delete"])

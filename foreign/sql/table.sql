@@ -41,7 +41,7 @@ SELECT set_config('idle_in_transaction_session_timeout', '/*idle*/', true);
 -- name: Begin
 -- The page waits for the broker in this transaction. This may take longer than transaction_timeout allows, and the server would then
 -- roll back the marks of published rows. So the statement disables the timeout. Versions before 17 do not have it.
--- The server releases the locks of a relay that is gone after the idle timeout. The lock timeout limits the wait for other locks.
+-- The server releases the locks of a relay that is gone after the idle timeout. The lock timeout limits the wait for locks of the table.
 -- Only one relay at a time can have the advisory lock of this table. The lock ends with the transaction.
 SELECT set_config('lock_timeout', '5s', true), set_config('idle_in_transaction_session_timeout', '/*idle*/', true),
 	CASE WHEN current_setting('transaction_timeout', true) <> '0' THEN set_config('transaction_timeout', '0', true) ELSE '' END,
@@ -63,10 +63,40 @@ WITH page AS MATERIALIZED (
 		AND ((t.tableoid::text || t.ctid::text) = ANY ($3::text::text[])) IS NOT TRUE
 	ORDER BY /*order*/, t.cmin::text::bigint, t.ctid
 	LIMIT $4
-	FOR UPDATE OF t /*skip*/
+	FOR UPDATE OF t SKIP LOCKED
 ), sized AS (
 	SELECT page.*, row_number() OVER w AS n, sum(bytes) OVER w AS total
 	FROM page WINDOW w AS (ORDER BY /*orderpage*/, command, at ROWS UNBOUNDED PRECEDING)
+)
+SELECT part, place, id, topic, key, type, time, correlation, trace, headers
+FROM sized WHERE total <= /*budget*/ OR n = 1 ORDER BY n;
+
+-- name: OrderedPage
+-- OrderedPage is Page for a relay that keeps the order of each key. A row that another session has locked is not in the page, and neither is
+-- any row of its key. So one locked row delays only its key.
+WITH seen AS MATERIALIZED (
+	SELECT t.tableoid::text AS part, t.ctid AS at, /*key*/ AS key
+	FROM /*table*/ AS t
+	WHERE (/*pending*/) AND (/*where*/)
+		AND (/*topic*/ = ANY ($1::text::text[])) IS NOT TRUE
+		AND (/*key*/ = ANY ($2::text::text[])) IS NOT TRUE
+		AND ((t.tableoid::text || t.ctid::text) = ANY ($3::text::text[])) IS NOT TRUE
+	ORDER BY /*order*/, t.cmin::text::bigint, t.ctid
+	LIMIT $4
+), page AS MATERIALIZED (
+	SELECT t.tableoid::text AS part, t.ctid::text AS place, /*id*/ AS id, /*topic*/ AS topic, /*key*/ AS key, /*type*/ AS type,
+		/*stored*/ AS bytes, /*time*/ AS time, /*correlation*/ AS correlation, /*trace*/ AS trace,
+		/*headers*/ AS headers, t.cmin::text::bigint AS command, t.ctid AS at/*ordercolumns*/
+	FROM /*table*/ AS t
+	WHERE (/*pending*/) AND (/*where*/)
+		AND t.ctid = ANY (ARRAY(SELECT at FROM seen)) AND (t.tableoid::text || t.ctid::text) = ANY (ARRAY(SELECT part || at::text FROM seen))
+	FOR UPDATE OF t SKIP LOCKED
+), locked AS MATERIALIZED (
+	SELECT part, at, key FROM seen EXCEPT SELECT part, at, key FROM page
+), sized AS (
+	SELECT page.*, row_number() OVER w AS n, sum(bytes) OVER w AS total
+	FROM page WHERE (key = ANY (ARRAY(SELECT locked.key FROM locked))) IS NOT TRUE
+	WINDOW w AS (ORDER BY /*orderpage*/, command, at ROWS UNBOUNDED PRECEDING)
 )
 SELECT part, place, id, topic, key, type, time, correlation, trace, headers
 FROM sized WHERE total <= /*budget*/ OR n = 1 ORDER BY n;
