@@ -29,13 +29,13 @@ func (s *Store) Claim(ctx context.Context, w store.ClaimRequest) (c store.Claime
 // or an earlier message of its key is parked or dead.
 func (tx *Tx) lockTurnOf(ctx context.Context, m *store.Mark, before ahead,
 	until time.Time) (store.Outcome, error) {
-	if err := tx.lockTurn(ctx, turnOf(m.Consumer, m.Identity, m.Key), until); err != nil {
+	if err := tx.lockTurn(ctx, keyLockOf(m.Consumer, m.Identity, m.Key), until); err != nil {
 		return 0, err
 	}
 	return tx.s.db.kept.Outcome(m, before), nil
 }
 
-func (tx *Tx) lockTurn(ctx context.Context, t turn, until time.Time) error {
+func (tx *Tx) lockTurn(ctx context.Context, t keyLock, until time.Time) error {
 	if err := tx.s.db.acquire(ctx, tx, t, until); err != nil {
 		return fmt.Errorf("lock key: %w", err)
 	}
@@ -44,7 +44,7 @@ func (tx *Tx) lockTurn(ctx context.Context, t turn, until time.Time) error {
 
 // lockKept locks the key of a parked or dead message, if it exists.
 func (tx *Tx) lockKept(ctx context.Context, id markKey, until time.Time) error {
-	if t, there := tx.s.db.kept.TurnAt(id); there {
+	if t, there := tx.s.db.kept.KeyLockAt(id); there {
 		return tx.lockTurn(ctx, t, until)
 	}
 	return nil
@@ -94,7 +94,7 @@ func (tx *Tx) park(ctx context.Context, p *store.Park, until time.Time) error {
 			return err
 		}
 	} else {
-		if err := tx.lockTurn(ctx, turnOf(p.Consumer, p.Identity, p.Message.Key), until); err != nil {
+		if err := tx.lockTurn(ctx, keyLockOf(p.Consumer, p.Identity, p.Message.Key), until); err != nil {
 			return err
 		}
 		if err := d.acquire(ctx, tx, id, until); err != nil {

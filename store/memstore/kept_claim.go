@@ -61,7 +61,7 @@ func (ms *messages) Claim(w store.ClaimRequest, now time.Time) (c store.Claimed)
 // claim for the messages that it prefetched.
 func (ms *messages) claim(k row, session string, with []row, now time.Time,
 	lease time.Duration) store.Parked {
-	for _, w := range ms.blockers(k.turn()) {
+	for _, w := range ms.blockers(k.keyLock()) {
 		if k.Claims > 0 && w.Place > k.Place && w.Place <= k.prefetchedTo {
 			w.Claims++
 			ms.rows[w.id()] = w
@@ -92,7 +92,7 @@ func (ms *messages) prefetchable(k row, limit int, left func(row) bool) (out []r
 	if limit <= 0 || !plain(k) {
 		return nil
 	}
-	for _, w := range ms.blockers(k.turn()) {
+	for _, w := range ms.blockers(k.keyLock()) {
 		if w.Place <= k.Place {
 			continue
 		}

@@ -25,7 +25,7 @@ func (ms *messages) Finish(f *store.Finish) (change, error) {
 	}
 	return func(now time.Time) {
 		delete(ms.rows, k.id())
-		ms.settle(k.turn(), now)
+		ms.settle(k.keyLock(), now)
 	}, nil
 }
 
@@ -54,7 +54,7 @@ func (ms *messages) Requeue(r *store.Requeue, now time.Time) (change, error) {
 			ms.stepBack(&k)
 		}
 		ms.rows[k.id()] = k
-		ms.settle(k.turn(), now)
+		ms.settle(k.keyLock(), now)
 	}, nil
 }
 
@@ -65,5 +65,5 @@ func (ms *messages) LetGo(id markKey, now time.Time) {
 	dead.BlocksKey = false
 	k.Dead = &dead
 	ms.rows[id] = k
-	ms.settle(k.turn(), now)
+	ms.settle(k.keyLock(), now)
 }

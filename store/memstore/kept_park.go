@@ -27,7 +27,7 @@ func (ms *messages) Park(p *store.Park, marked bool, now time.Time) (*parking, e
 		if err := ms.checkRoom(&k, p, marked); err != nil {
 			return nil, err
 		}
-		k.Message = message(p.Message)
+		k.Message = copyMessage(p.Message)
 	} else {
 		was, err := ms.existing(p)
 		if err != nil {
@@ -39,10 +39,10 @@ func (ms *messages) Park(p *store.Park, marked bool, now time.Time) (*parking, e
 	}
 	k.First.Why, k.Last.Why = column.Clip(k.First.Why, 4<<10), column.Clip(k.Last.Why, 4<<10)
 	k.Failures = column.ClipFailures(k.Failures)
-	if k.Dead = death(p.Dead); k.Dead != nil {
+	if k.Dead = copyDeath(p.Dead); k.Dead != nil {
 		k.Dead.Stack = column.Clip(k.Dead.Stack, 16<<10)
 	}
-	k.Call = call(p.Call)
+	k.Call = copyCall(p.Call)
 	if c := k.Call; c != nil && c.Since.IsZero() {
 		if c.Since = now; at != nil && at.Key == c.Key {
 			c.Since = at.Since
@@ -83,7 +83,7 @@ func (ms *messages) checkRoom(k *row, p *store.Park, marked bool) error {
 		return nil // replacing a message does not change the number of messages of the key
 	}
 	rows, bytes := int64(0), int64(0)
-	for _, o := range ms.blockers(k.turn()) {
+	for _, o := range ms.blockers(k.keyLock()) {
 		rows, bytes = rows+1, bytes+o.bytes()
 	}
 	if p.MostRows > 0 && rows >= p.MostRows || p.MostBytes > 0 && bytes >= p.MostBytes {
@@ -123,5 +123,5 @@ func (p *parking) Put(now time.Time) {
 		ms.stepBack(&k)
 	}
 	ms.rows[k.id()] = k
-	ms.settle(k.turn(), now)
+	ms.settle(k.keyLock(), now)
 }

@@ -30,23 +30,23 @@ type row struct {
 	prefetchedTo int64 // place of the last message that the last claim prefetched; 0 if it prefetched none
 }
 
-func (k row) id() markKey     { return markKey{Consumer: k.Consumer, Identity: k.Identity} }
-func (k row) turn() turn      { return turnOf(k.Consumer, k.Identity, k.Message.Key) }
-func (k row) bytes() int64    { return int64(len(k.Message.Key) + len(k.Message.Data)) }
-func (k row) holding() bool   { return k.Message.Key != nil && (k.Dead == nil || k.Dead.BlocksKey) }
-func (k row) claimable() bool { return k.Dead == nil && !k.Waiting }
+func (k row) id() markKey      { return markKey{Consumer: k.Consumer, Identity: k.Identity} }
+func (k row) keyLock() keyLock { return keyLockOf(k.Consumer, k.Identity, k.Message.Key) }
+func (k row) bytes() int64     { return int64(len(k.Message.Key) + len(k.Message.Data)) }
+func (k row) holding() bool    { return k.Message.Key != nil && (k.Dead == nil || k.Dead.BlocksKey) }
+func (k row) claimable() bool  { return k.Dead == nil && !k.Waiting }
 
 func byPlace(a, b row) int { return cmp.Compare(a.Place, b.Place) }
 
 // copied returns a copy of the row that the caller may change.
 func (k row) copied(now time.Time) store.Parked {
 	p := k.Parked
-	p.Message = message(p.Message)
+	p.Message = copyMessage(p.Message)
 	if p.Due = 0; k.claimable() {
 		p.Due = max(0, k.due.Sub(now))
 	}
-	p.Dead = death(p.Dead)
-	if p.Call = call(p.Call); p.Call != nil {
+	p.Dead = copyDeath(p.Dead)
+	if p.Call = copyCall(p.Call); p.Call != nil {
 		p.Call.Age = now.Sub(p.Call.Since)
 	}
 	return p

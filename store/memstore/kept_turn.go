@@ -8,45 +8,44 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// turn identifies a key of a consumer, or a message without a key. It is the lock of the messages of that
-// key.
-type turn struct {
+// keyLock identifies a key of a consumer, or a message without a key. A transaction locks it before it
+// changes messages of that key.
+type keyLock struct {
 	consumer, key string
 	store.Identity
 }
 
-// turnOf returns the turn of a message.
-func turnOf(consumer string, id store.Identity, key []byte) turn {
+// keyLockOf returns the key lock of a message.
+func keyLockOf(consumer string, id store.Identity, key []byte) keyLock {
 	if key == nil {
-		return turn{consumer: consumer, Identity: id}
+		return keyLock{consumer: consumer, Identity: id}
 	}
-	return turn{consumer: consumer, key: "k" + string(key)}
+	return keyLock{consumer: consumer, key: "k" + string(key)}
 }
 
-// has reports whether t, the turn of a key, is the turn of k. It copies no key, because callers check many
-// rows.
-func (t turn) has(k *row) bool {
+// has reports whether k is a message of the key of t. It copies no key, because callers check many rows.
+func (t keyLock) has(k *row) bool {
 	return k.Message.Key != nil && k.Consumer == t.consumer && string(k.Message.Key) == t.key[1:]
 }
 
-// TurnAt returns the turn of a stored message.
-func (ms *messages) TurnAt(id markKey) (turn, bool) {
+// KeyLockAt returns the key lock of a stored message.
+func (ms *messages) KeyLockAt(id markKey) (keyLock, bool) {
 	k, there := ms.rows[id]
-	return k.turn(), there
+	return k.keyLock(), there
 }
 
-// byTurn is the lock order of turns, which prevents deadlocks.
-func byTurn(a, b store.Mark) int {
-	x, y := turnOf(a.Consumer, a.Identity, a.Key), turnOf(b.Consumer, b.Identity, b.Key)
+// byKeyLock is the order in which transactions lock keys. The fixed order prevents deadlocks.
+func byKeyLock(a, b store.Mark) int {
+	x, y := keyLockOf(a.Consumer, a.Identity, a.Key), keyLockOf(b.Consumer, b.Identity, b.Key)
 	return cmp.Or(cmp.Compare(x.consumer, y.consumer), cmp.Compare(x.key, y.key),
 		cmp.Compare(x.Source, y.Source), cmp.Compare(x.ID, y.ID))
 }
 
 // ahead has a number for each key in an intake: the number of earlier messages of that key in the intake, or
 // -1 if the intake may not take one of these messages.
-type ahead map[turn]int
+type ahead map[keyLock]int
 
-func (a ahead) note(t turn, n int) {
+func (a ahead) note(t keyLock, n int) {
 	if a != nil {
 		a[t] = n
 	}
@@ -56,7 +55,7 @@ func (a ahead) note(t turn, n int) {
 // its key is parked or dead.
 func (ms *messages) Outcome(m *store.Mark, before ahead) store.Outcome {
 	k, there := ms.rows[keyOf(m)]
-	of := turnOf(m.Consumer, m.Identity, m.Key)
+	of := keyLockOf(m.Consumer, m.Identity, m.Key)
 	holding := ms.blockers(of)
 	switch {
 	case m.KeyOrder == store.Retrying:
@@ -78,7 +77,7 @@ func (ms *messages) Outcome(m *store.Mark, before ahead) store.Outcome {
 }
 
 // blockers returns the messages that block a key, in order.
-func (ms *messages) blockers(t turn) (out []row) {
+func (ms *messages) blockers(t keyLock) (out []row) {
 	if t.key == "" {
 		return nil
 	}
@@ -92,7 +91,7 @@ func (ms *messages) blockers(t turn) (out []row) {
 }
 
 // settle makes the first message of a key due, and makes the others wait.
-func (ms *messages) settle(t turn, now time.Time) {
+func (ms *messages) settle(t keyLock, now time.Time) {
 	for i, k := range ms.blockers(t) {
 		if i == 0 && k.Waiting {
 			k.due = now
@@ -107,7 +106,7 @@ func (ms *messages) settle(t turn, now time.Time) {
 // wait for each other.
 func (ms *messages) stepBack(k *row) {
 	for _, o := range ms.rows {
-		if k.Message.Key != nil && o.Call != nil && o.turn() == k.turn() && o.Place > k.Place {
+		if k.Message.Key != nil && o.Call != nil && o.keyLock() == k.keyLock() && o.Place > k.Place {
 			ms.places++
 			k.Place = ms.places
 			return

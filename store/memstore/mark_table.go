@@ -49,7 +49,7 @@ func storable(o store.Outcome) bool {
 }
 
 // View returns the marks for a transaction.
-func (ms *markTable) View() view { return view{see(ms.rows), ms} }
+func (ms *markTable) View() view { return view{newView(ms.rows), ms} }
 
 // Verdict returns the verdict of a message; Fresh if it has no mark.
 func (ms *markTable) Verdict(key markKey, now time.Time) (v store.Verdict) {

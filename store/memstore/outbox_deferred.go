@@ -30,7 +30,7 @@ func (o *outboxTable) put(a store.DeferredRow, now time.Time) {
 			i >= 0 {
 			was.Row = o.rows[i].Row // an unreadable row is copied unchanged
 		}
-		was.Message = message(was.Message)
+		was.Message = copyMessage(was.Message)
 	}
 	was.Why = column.ClipReason(was.Why)
 	was.due, was.Due = now.Add(a.Due), 0
@@ -132,6 +132,6 @@ func (o *outboxTable) Deferred() (out []store.DeferredRow) {
 }
 
 func (a deferredRow) copied() store.DeferredRow {
-	a.Message = message(a.Message)
+	a.Message = copyMessage(a.Message)
 	return a.DeferredRow
 }

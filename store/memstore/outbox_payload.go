@@ -24,7 +24,7 @@ func (o *outboxTable) Payloads() (out []store.Payload) {
 		if bytes <= store.PayloadBytes {
 			all += bytes
 			if p.Read = all <= store.PayloadsAll; p.Read {
-				whole := message(*m)
+				whole := copyMessage(*m)
 				p.Message.Data, p.Message.Headers = whole.Data, whole.Headers
 			}
 		}

@@ -42,7 +42,7 @@ func newOutbox(id, source string, shards int) *outboxTable {
 
 // Draw assigns a sequence number to m. Relays do not see the row before Publish.
 func (o *outboxTable) Draw(m skald.Message, now time.Time) outboxRow {
-	m = message(m)
+	m = copyMessage(m)
 	m.Source, m.Sequence = o.source, ""
 	o.seq++
 	return outboxRow{Row: store.Row{Message: m, Seq: o.seq, Bucket: column.Bucket(&m)}, at: now}
@@ -112,6 +112,6 @@ func (o *outboxTable) Rows() []store.Row {
 
 // copied returns a copy of the row that the caller may change.
 func (r outboxRow) copied() store.Row {
-	r.Message = message(r.Message)
+	r.Message = copyMessage(r.Message)
 	return r.Row
 }

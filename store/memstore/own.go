@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// message returns a copy of m that shares no bytes with m. Nil and empty values stay different.
-func message(m skald.Message) skald.Message {
+// copyMessage returns a copy of m that shares no bytes with m. Nil and empty values stay different.
+func copyMessage(m skald.Message) skald.Message {
 	m.Key, m.Data, m.Headers = bytes.Clone(m.Key), bytes.Clone(m.Data), slices.Clone(m.Headers)
 	for i := range m.Headers {
 		m.Headers[i].Value = bytes.Clone(m.Headers[i].Value)
@@ -20,13 +20,13 @@ func message(m skald.Message) skald.Message {
 	return m
 }
 
-// call returns a copy of c.
-func call(c *store.Call) *store.Call { return one(c) }
+// copyCall returns a copy of c.
+func copyCall(c *store.Call) *store.Call { return copyOf(c) }
 
-// death returns a copy of d.
-func death(d *store.Death) *store.Death { return one(d) }
+// copyDeath returns a copy of d.
+func copyDeath(d *store.Death) *store.Death { return copyOf(d) }
 
-func one[T any](of *T) *T {
+func copyOf[T any](of *T) *T {
 	if of == nil {
 		return nil
 	}

@@ -34,7 +34,7 @@ func (qs *quarantineTable) Add(q store.Quarantined) {
 	if qs.find(&q) != nil || !qs.hasRoom(&q) {
 		return
 	}
-	q.Message = message(q.Message)
+	q.Message = copyMessage(q.Message)
 	qs.numbered++
 	q.Number = qs.numbered
 	qs.rows = append(qs.rows, q)
@@ -114,7 +114,7 @@ func (qs *quarantineTable) List(q *store.QuarantineQuery, limit int) (out []stor
 			if q.Bare {
 				one.Message.Data = nil
 			}
-			one.Message = message(one.Message)
+			one.Message = copyMessage(one.Message)
 			out = append(out, one)
 		}
 	}

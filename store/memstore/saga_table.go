@@ -58,7 +58,7 @@ type sagaView struct {
 
 // View returns the sagas for a transaction.
 func (ss *sagaTable) View() sagaView {
-	return sagaView{tableView: see(ss.rows), lines: see(ss.lines), all: ss.lines}
+	return sagaView{tableView: newView(ss.rows), lines: newView(ss.lines), all: ss.lines}
 }
 
 // Commit makes all writes visible.

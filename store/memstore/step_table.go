@@ -48,7 +48,7 @@ func stepByKey(a, b store.Step) int {
 }
 
 // View returns the steps for a transaction.
-func (ss *stepTable) View() stepView { return stepView{see(ss.rows), ss} }
+func (ss *stepTable) View() stepView { return stepView{newView(ss.rows), ss} }
 
 // Rows returns all steps, in order.
 func (ss *stepTable) Rows() (out []store.Step) {

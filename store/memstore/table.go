@@ -6,8 +6,8 @@ import "maps"
 // Other transactions do not read these writes before Commit.
 type tableView[K comparable, V any] struct{ under, written map[K]V }
 
-// see returns a view without writes.
-func see[K comparable, V any](rows map[K]V) tableView[K, V] { return tableView[K, V]{under: rows} }
+// newView returns a view without writes.
+func newView[K comparable, V any](rows map[K]V) tableView[K, V] { return tableView[K, V]{under: rows} }
 
 // Get reads a row.
 func (v *tableView[K, V]) Get(key K) (V, bool) {

@@ -7,7 +7,7 @@ import (
 
 func TestViewHidesWhatIsNotCommitted(t *testing.T) {
 	rows := map[string]int{"a": 1}
-	v := see(rows)
+	v := newView(rows)
 	v.Put("a", 2)
 	v.Put("b", 3)
 	v.Put("c", 4)

@@ -30,7 +30,7 @@ type trackedView struct {
 }
 
 // View returns the tracked sagas for a transaction.
-func (ss *trackedTable) View() trackedView { return trackedView{see(ss.rows)} }
+func (ss *trackedTable) View() trackedView { return trackedView{newView(ss.rows)} }
 
 // Open reads a row, or creates it.
 func (v *trackedView) Open(at trackedKey, now time.Time) store.Tracked {

@@ -79,8 +79,8 @@ func (tx *Tx) usable() error {
 	return nil
 }
 
-// end ends tx, and releases all its locks. The statements that follow return the error reason. Changes that
-// were not committed are lost.
+// end ends tx and releases all its locks. Later statements of tx return the error reason. Changes that were
+// not committed are lost.
 func (tx *Tx) end(reason error) {
 	if tx.over != nil {
 		return

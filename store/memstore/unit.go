@@ -76,7 +76,7 @@ func (u *unit) take(ctx context.Context, in store.Intake) error {
 	until := time.Now().Add(u.tx.wait)
 	// outcomes has the results for messages that are parked or dead.
 	outcomes, before := make([]store.Outcome, len(in.Marks)), ahead{}
-	for _, i := range order(in.Marks, byTurn) {
+	for _, i := range order(in.Marks, byKeyLock) {
 		if in.Marks[i].KeyOrder == store.Anytime {
 			continue
 		}

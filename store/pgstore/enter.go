@@ -13,15 +13,15 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// writings returns the calls for all parts of es except the outbox rows, as one group for each effect. If es
-// only move sagas, all moves are one call.
-func (c *core) writings(es []store.Effect) (groups [][]sqlexec.Call, err error) {
+// groupsWithoutRows returns the calls for all parts of es except the outbox rows, as one group for each
+// effect. If es only move sagas, all moves are one call.
+func (c *core) groupsWithoutRows(es []store.Effect) (groups [][]sqlexec.Call, err error) {
 	if len(es) > 1 && query.MovesOnly(es) {
 		move, err := c.sagas.MoveEach(es)
 		return [][]sqlexec.Call{{move}}, err
 	}
 	for i := range es {
-		calls, err := c.writing(&es[i])
+		calls, err := c.callsWithoutRows(&es[i])
 		if err != nil {
 			return nil, err
 		}
@@ -30,8 +30,9 @@ func (c *core) writings(es []store.Effect) (groups [][]sqlexec.Call, err error) 
 	return groups, nil
 }
 
-// writing returns the calls for all parts of e except the outbox rows, for a transaction of the caller.
-func (c *core) writing(e *store.Effect) ([]sqlexec.Call, error) {
+// callsWithoutRows returns the calls for all parts of e except the outbox rows, for a transaction of the
+// caller.
+func (c *core) callsWithoutRows(e *store.Effect) ([]sqlexec.Call, error) {
 	calls, err := c.consumerCalls(e)
 	if err != nil {
 		return nil, err
@@ -44,8 +45,9 @@ func (c *core) writing(e *store.Effect) ([]sqlexec.Call, error) {
 	return append(append(calls, moves...), tracked...), err
 }
 
-// entering returns the calls of an intake for a transaction of the caller. They leave its timeouts unchanged.
-func (c *core) entering(in store.Intake, found *store.Found) ([]sqlexec.Call, error) {
+// enterCalls returns the calls of an intake for a transaction of the caller. They leave its timeouts
+// unchanged.
+func (c *core) enterCalls(in store.Intake, found *store.Found) ([]sqlexec.Call, error) {
 	in.Isolation = store.Serializable // the isolation of the caller's transaction is not known
 	calls, err := c.intake(in, found)
 	for i := range calls {
@@ -56,7 +58,7 @@ func (c *core) entering(in store.Intake, found *store.Found) ([]sqlexec.Call, er
 
 // Enter applies an intake in a transaction of the caller: one round trip, or two if a mark exists.
 func (s *Store) Enter(ctx context.Context, tx pgx.Tx, in store.Intake) (found store.Found, err error) {
-	calls, err := s.entering(in, &found)
+	calls, err := s.enterCalls(in, &found)
 	if err != nil {
 		return found, fmt.Errorf("enter: %w", err)
 	}
@@ -83,7 +85,7 @@ func wantedOf(calls []sqlexec.Call) (out []sqlexec.Call) {
 
 // Enter applies an intake in a transaction of the caller: one round trip for each statement.
 func (s *SQLStore) Enter(ctx context.Context, tx *sql.Tx, in store.Intake) (found store.Found, err error) {
-	calls, err := s.entering(in, &found)
+	calls, err := s.enterCalls(in, &found)
 	if err != nil {
 		return found, fmt.Errorf("enter: %w", err)
 	}

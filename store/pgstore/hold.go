@@ -11,8 +11,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// holding returns the calls of HoldEntities.
-func (c *core) holding(h store.EntityHold, front *bool) ([]sqlexec.Call, error) {
+// holdCalls returns the calls of HoldEntities.
+func (c *core) holdCalls(h store.EntityHold, front *bool) ([]sqlexec.Call, error) {
 	hold, err := c.sagas.HoldEntities(h, front)
 	return append(c.entities.Take(nil, h.Entities, make([]int64, len(h.Entities))), hold), err
 }
@@ -20,7 +20,7 @@ func (c *core) holding(h store.EntityHold, front *bool) ([]sqlexec.Call, error) 
 // HoldEntities adds a saga to the queue of each entity: one round trip. It returns true if the saga is at
 // the front of all queues.
 func (s *Store) HoldEntities(ctx context.Context, tx pgx.Tx, h store.EntityHold) (front bool, err error) {
-	calls, err := s.holding(h, &front)
+	calls, err := s.holdCalls(h, &front)
 	err = s.runQueueCalls(ctx, tx, "hold entities", calls, err)
 	return front, err
 }
@@ -61,7 +61,7 @@ func (s *Store) runQueueCalls(ctx context.Context, tx pgx.Tx, act string, calls 
 
 // HoldEntities adds a saga to the queue of each entity: one round trip for each statement.
 func (s *SQLStore) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold) (front bool, err error) {
-	calls, err := s.holding(h, &front)
+	calls, err := s.holdCalls(h, &front)
 	err = s.runQueueCalls(ctx, tx, "hold entities", calls, err)
 	return front, err
 }

@@ -237,8 +237,8 @@ func endedTx() pgx.Tx {
 	return pgx.FailedBatchResults(b, errEnded).Tx()
 }
 
-// look records the transaction status and the client encoding of the connection after a statement.
-func (l *lent) look() {
+// noteState records the transaction status and the client encoding of the connection after a statement.
+func (l *lent) noteState() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	conn := l.tx.Conn()
@@ -251,9 +251,9 @@ func (l *lent) look() {
 	l.encoding = conn.PgConn().ParameterStatus("client_encoding")
 }
 
-// take removes the buffered rows and returns them. It returns none if the transaction is aborted: a rollback
-// to any savepoint would also undo these rows.
-func (l *lent) take() ahead {
+// takeBuffered removes the buffered rows and returns them. It returns no rows if the transaction is aborted:
+// a rollback to any savepoint would also undo these rows.
+func (l *lent) takeBuffered() ahead {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.kept
@@ -268,7 +268,7 @@ func (l *lent) take() ahead {
 // continues, finishSend buffers the rows again.
 func (l *lent) finishSend(a ahead, err error) error {
 	if err == nil {
-		l.look()
+		l.noteState()
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.wrote = l.wrote || len(a.rows) > 0
@@ -287,7 +287,7 @@ func (l *lent) finishSend(a ahead, err error) error {
 // rebuffer buffers the rows of a again, before newer rows. It returns false if the transaction does not
 // continue.
 func (l *lent) rebuffer(a ahead) bool {
-	l.look()
+	l.noteState()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.status != inTransactionStatus {
@@ -303,7 +303,7 @@ func (l *lent) rebuffer(a ahead) bool {
 
 // flush sends the buffered rows, without another statement.
 func (l *lent) flush(ctx context.Context, tx pgx.Tx) error {
-	return l.send(ctx, tx, l.take())
+	return l.send(ctx, tx, l.takeBuffered())
 }
 
 func (l *lent) send(ctx context.Context, tx pgx.Tx, a ahead) error {
@@ -317,9 +317,9 @@ func (l *lent) send(ctx context.Context, tx pgx.Tx, a ahead) error {
 	return l.finishSend(a, sqlexec.SendIn(ctx, tx, calls))
 }
 
-// keep buffers rows. It returns false if the caller must send them now. The reason is that the transaction is
-// aborted, or that the handler may send statements that Skald does not see.
-func (l *lent) keep(ctx context.Context, rows []query.Row, es []store.Effect) (bool, error) {
+// buffer buffers rows. It returns false if the caller must send them now. The reason is that the transaction
+// is aborted, or that the handler may send statements that Skald does not see.
+func (l *lent) buffer(ctx context.Context, rows []query.Row, es []store.Effect) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -388,7 +388,7 @@ func (s *Store) write(ctx context.Context, tx pgx.Tx, es []store.Effect) error {
 		return ctx.Err()
 	}
 	if l != nil && l.s.core == s.core {
-		if kept, err := l.keep(ctx, rows, es); kept || err != nil {
+		if kept, err := l.buffer(ctx, rows, es); kept || err != nil {
 			return err
 		}
 	}
@@ -397,7 +397,7 @@ func (s *Store) write(ctx context.Context, tx pgx.Tx, es []store.Effect) error {
 
 // writeNow writes all parts of es except the outbox rows.
 func (s *Store) writeNow(ctx context.Context, tx pgx.Tx, l *lent, es []store.Effect) error {
-	groups, err := s.writings(es)
+	groups, err := s.groupsWithoutRows(es)
 	for _, calls := range groups {
 		if err == nil {
 			err = l.runAlone(func() error { return sqlexec.SendIn(ctx, tx, calls) })
@@ -441,7 +441,7 @@ func (s *Store) insertNow(ctx context.Context, tx pgx.Tx, l *lent, rows []query.
 		if err != nil {
 			return err
 		}
-		defer l.look()
+		defer l.noteState()
 		if err := l.flush(ctx, own); err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ func (r *lentRows) end() {
 	if r.in != nil {
 		r.err = r.in.Close()
 	}
-	r.of.look()
+	r.of.noteState()
 }
 
 func (r *lentRows) Close() {
@@ -100,7 +100,7 @@ type lentBatch struct {
 }
 
 func (b *lentBatch) Close() error {
-	defer b.of.look()
+	defer b.of.noteState()
 	return b.BatchResults.Close()
 }
 

@@ -113,7 +113,7 @@ func (l *lent) exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	defer l.look()
+	defer l.noteState()
 	br, err := l.flushBefore(ctx, tx, &sql, &args)
 	if err != nil && !undoes(sql) { // a ROLLBACK also undoes the rows that could not be sent
 		return pgconn.CommandTag{}, err
@@ -175,7 +175,7 @@ func (l *lent) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 			return pgx.FailedBatchResults(b, err)
 		}
 	}
-	a := l.take()
+	a := l.takeBuffered()
 	if a.empty() {
 		return &lentBatch{BatchResults: tx.SendBatch(ctx, b), of: l}
 	}
@@ -207,7 +207,7 @@ func (l *lent) CopyFrom(ctx context.Context, table pgx.Identifier, columns []str
 	if err != nil {
 		return 0, err
 	}
-	defer l.look()
+	defer l.noteState()
 	return tx.CopyFrom(ctx, table, columns, from)
 }
 
@@ -220,7 +220,7 @@ func (l *lent) Prepare(ctx context.Context, name, sql string) (*pgconn.Statement
 	if err != nil {
 		return nil, err
 	}
-	defer l.look()
+	defer l.noteState()
 	return tx.Prepare(ctx, name, sql)
 }
 
@@ -229,7 +229,7 @@ func (l *lent) Prepare(ctx context.Context, name, sql string) (*pgconn.Statement
 // returned batch is nil, the caller must send the statement.
 func (l *lent) flushBefore(ctx context.Context, tx pgx.Tx, sql *string,
 	args *[]any) (pgx.BatchResults, error) {
-	a := l.take()
+	a := l.takeBuffered()
 	if a.empty() {
 		return nil, nil
 	}
@@ -244,8 +244,8 @@ func (l *lent) flushBefore(ctx context.Context, tx pgx.Tx, sql *string,
 	return l.sendWith(ctx, tx, a, []*pgx.QueuedQuery{{SQL: *sql, Arguments: *args}})
 }
 
-// sendWith sends the rows of a and then the queries qs in one pipeline. The next result of the returned batch
-// is that of the first query.
+// sendWith sends the rows of a and then the queries qs in one pipeline. The next result of the returned
+// batch is the result of the first query.
 func (l *lent) sendWith(ctx context.Context, tx pgx.Tx, a ahead,
 	qs []*pgx.QueuedQuery) (pgx.BatchResults, error) {
 	calls := l.callsOf(a)

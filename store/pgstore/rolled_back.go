@@ -11,26 +11,26 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// splitNeeded splits the calls of an intake. The calls in first are always needed, the calls in rare are
-// rarely needed. If the intake has settings, rare is empty. A call after the settings would run as the role
-// of the handler, which may not read marks.
-func splitNeeded(in store.Intake, calls []sqlexec.Call) (first, rare []sqlexec.Call) {
+// splitNeeded splits the calls of an intake: those that are always needed, and those that are rarely needed.
+// If the intake has settings, rare is empty. A call after the settings would run as the role of the handler,
+// which may not read marks.
+func splitNeeded(in store.Intake, calls []sqlexec.Call) (needed, rare []sqlexec.Call) {
 	if len(in.Settings) > 0 {
 		return calls, nil
 	}
-	first = make([]sqlexec.Call, 0, len(calls))
+	needed = make([]sqlexec.Call, 0, len(calls))
 	for _, c := range calls {
 		if c.Need == nil {
-			first = append(first, c)
+			needed = append(needed, c)
 		}
 	}
-	rare = make([]sqlexec.Call, 0, len(calls)-len(first))
+	rare = make([]sqlexec.Call, 0, len(calls)-len(needed))
 	for _, c := range calls {
 		if c.Need != nil {
 			rare = append(rare, c)
 		}
 	}
-	return first, rare
+	return needed, rare
 }
 
 // readVerdicts reads the stored verdicts of messages whose marks exist already. If all marks of the unit

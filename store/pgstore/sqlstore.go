@@ -348,11 +348,11 @@ func (u *sqlUnit) Usable(ctx context.Context) error {
 	if u.s.pgx {
 		return u.ready()
 	}
-	return u.lent(ctx)
+	return u.checkOpen(ctx)
 }
 
-// lent returns store.ErrLent if the handler ended the transaction that Skald began: one round trip.
-func (u *sqlUnit) lent(ctx context.Context) error {
+// checkOpen returns store.ErrLent if the handler ended the transaction that Skald began: one round trip.
+func (u *sqlUnit) checkOpen(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), sqlexec.DefaultWait)
 	defer stop()
 	if err := u.ready(); err != nil {
@@ -374,7 +374,7 @@ func (u *sqlUnit) Rollback(ctx context.Context, effects ...store.Effect) ([]bool
 	if u.conn == nil {
 		return nil, fmt.Errorf("roll back: %w", errEnded)
 	}
-	if u.used && errors.Is(u.lent(ctx), store.ErrLent) && !u.undone {
+	if u.used && errors.Is(u.checkOpen(ctx), store.ErrLent) && !u.undone {
 		u.stale = true // statements after that end may have left state
 		u.end()
 		return make([]bool, len(effects)), fmt.Errorf("roll back: %w", store.ErrLent)
@@ -402,7 +402,7 @@ func (s *SQLStore) Write(ctx context.Context, tx *sql.Tx, es ...store.Effect) er
 	if err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
-	groups, err := s.writings(es)
+	groups, err := s.groupsWithoutRows(es)
 	for _, c := range slices.Concat(groups...) {
 		if err == nil {
 			err = s.runOne(ctx, tx, c)

@@ -177,7 +177,7 @@ func (u *unit) Undo(ctx context.Context) error {
 		_, err := conn.PgConn().Exec(ctx, rollbackToPoint).ReadAll()
 		return err
 	})
-	u.tx.look()
+	u.tx.noteState()
 	if err == nil {
 		err = usable(conn)
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // setAside defers a row of the outbox. It stores a full copy, because retention may delete the row in the
-// outbox. If the row is unreadable, it copies it inside the database. If the row is already deferred, it only
-// stores the new attempt.
+// outbox. If the row is unreadable, setAside makes the copy inside the database. If the row is already
+// deferred, setAside only stores the new attempt.
 func setAside(ctx context.Context, x *sqlexec.Session, a *store.DeferredRow) error {
 	if a.Fault != "" || a.Attempts > 1 {
 		names := []string{"DeferUnread", "PutOffDeferred"}

@@ -34,14 +34,14 @@ func findKept(ctx context.Context, x *sqlexec.Session, consumer string,
 	return k, true, nil
 }
 
-// firstOf returns the place of the first message that blocks the key, among the messages with a place larger
-// than after. It returns 0 if no message blocks the key.
+// firstOf returns the place of the next message that blocks the key, after the place previous. It returns 0
+// if no such message blocks the key.
 func firstOf(ctx context.Context, x *sqlexec.Session, consumer string, key []byte,
-	after int64) (place int64, err error) {
+	previous int64) (place int64, err error) {
 	if key == nil {
 		return 0, nil
 	}
-	err = x.Row(ctx, "FirstOfKey", consumer, key, after).Scan(&place)
+	err = x.Row(ctx, "FirstOfKey", consumer, key, previous).Scan(&place)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, fmt.Errorf("find the first message of a key: %w", err)
 	}

@@ -28,7 +28,7 @@ func scanDue(scan func(...any) error) (d dueSaga, err error) {
 // Claim claims due sagas. It writes nothing if no sagas are due.
 func (s *sagaTable) Claim(ctx context.Context, w store.ClaimRequest) (out store.Claimed, err error) {
 	hashes := slices.Compact(slices.Sorted(slices.Values(w.Sagas.Hashes)))
-	some, next, err := s.look(ctx, hashes)
+	some, next, err := s.anyDue(ctx, hashes)
 	if err == nil && some {
 		err = s.run.Alone(ctx, func(ctx context.Context, x *sqlexec.Session) (err error) {
 			out.Sagas, some, err = claimDue(ctx, x, w, hashes)
@@ -44,9 +44,9 @@ func (s *sagaTable) Claim(ctx context.Context, w store.ClaimRequest) (out store.
 	return out, nil
 }
 
-// look reports whether sagas are due. It also returns the time until another saga is due; -1 if no saga will
-// be.
-func (s *sagaTable) look(ctx context.Context, hashes []string) (some bool, next time.Duration, err error) {
+// anyDue reports whether sagas are due. It also returns the time until another saga is due; -1 if no saga
+// will be.
+func (s *sagaTable) anyDue(ctx context.Context, hashes []string) (some bool, next time.Duration, err error) {
 	next = -1
 	p, err := s.run.Prepare(ctx)
 	if err != nil {

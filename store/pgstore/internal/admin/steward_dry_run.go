@@ -16,7 +16,7 @@ func (s *Steward) forecast(ctx context.Context, keep store.Retention) (store.Mai
 	if err != nil {
 		return store.Maintained{}, fmt.Errorf("forecast: %w", err)
 	}
-	k, err := s.keeping(ctx, keep)
+	k, err := s.newRun(ctx, keep)
 	if err != nil {
 		return store.Maintained{}, err
 	}

@@ -49,7 +49,7 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (store.Mai
 	if err != nil {
 		return store.Maintained{}, fmt.Errorf("maintain: %w", err)
 	}
-	k, err := s.keeping(ctx, keep, s.pg.Call("Here"), s.pg.Call("Looked", keep.Outbox.Microseconds(),
+	k, err := s.newRun(ctx, keep, s.pg.Call("Here"), s.pg.Call("Looked", keep.Outbox.Microseconds(),
 		keep.Marks.Microseconds(), keep.Steps.Microseconds(), keep.Sagas.Microseconds()))
 	if err == nil {
 		err = s.EmptyRows(ctx, &k)
@@ -60,8 +60,8 @@ func (s *Steward) maintain(ctx context.Context, keep store.Retention) (store.Mai
 	return k.done, err
 }
 
-// keeping returns the state of a new run. It sends the given calls before its own statements.
-func (s *Steward) keeping(ctx context.Context, keep store.Retention,
+// newRun returns the state of a new run. It sends the given calls before its own statements.
+func (s *Steward) newRun(ctx context.Context, keep store.Retention,
 	calls ...sqlexec.Call) (k Keeping, err error) {
 	k.Retention = keep
 	var now int64

@@ -129,13 +129,14 @@ func (m *migrator) apply(ctx context.Context, db Database) (done []Migration, er
 
 // migrate applies the pending migrations in tx. It waits for a table lock at most for the time lockWait.
 func (m *migrator) migrate(ctx context.Context, tx pgx.Tx, lockWait time.Duration) ([]Migration, error) {
-	if err := m.look(ctx, tx); err != nil {
+	if err := m.checkSchema(ctx, tx); err != nil {
 		return nil, err
 	}
 	if _, err := tx.Exec(ctx, m.pg.SQL["LockMigrations"], m.pg.Schema); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	if err := m.look(ctx, tx); err != nil { // again, because a rival may have migrated before this lock
+	// a second check, because a rival may have migrated before this lock
+	if err := m.checkSchema(ctx, tx); err != nil {
 		return nil, err
 	}
 	if !m.exists {
@@ -176,8 +177,8 @@ func explain(pg *sqlexec.DB, err error) error {
 	return pg.Explain(err)
 }
 
-// look checks the encoding and finds out whether the schema exists.
-func (m *migrator) look(ctx context.Context, tx pgx.Tx) error {
+// checkSchema checks the encoding and finds out whether the schema exists.
+func (m *migrator) checkSchema(ctx context.Context, tx pgx.Tx) error {
 	var server, client, database string
 	if err := tx.QueryRow(ctx, m.pg.SQL["Encoding"], m.pg.Schema).Scan(&server, &client, &database,
 		&m.exists); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// Read reads the backlog from the public views. If outbox is not nil, Read takes the state of the outbox from
-// it. Reading that state again would take as long as all other reads together.
+// Read reads the backlog from the public views. If outbox is not nil, Read uses this state of the outbox. A
+// second read of that state would take as long as all other reads together.
 func Read(ctx context.Context, pg *sqlexec.DB, outbox *store.OutboxStatus) (store.Backlog, error) {
 	var b store.Backlog
 	var oldest, retained int64 // milliseconds

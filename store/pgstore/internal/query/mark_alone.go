@@ -48,7 +48,7 @@ func (c *Marks) takeSingle(m *store.Mark, v *store.Verdict) ([]sqlexec.Call, err
 			Scan: turned, Need: not, Also: true},
 		c.findMark(args, &fresh, v),
 	}
-	if at := floored(m); at > 0 { // too old takes precedence over waiting
+	if at := floorTime(m); at > 0 { // too old takes precedence over waiting
 		below := func(sqlexec.Scanner) error {
 			if !fresh && v.Outcome == store.Behind {
 				v.Outcome = store.TooOld

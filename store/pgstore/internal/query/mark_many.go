@@ -65,7 +65,7 @@ func (c *Marks) TakeMany(marks []store.Mark, found []store.Verdict) ([]sqlexec.C
 	if err != nil {
 		return nil, err
 	}
-	return append(append([]sqlexec.Call{narrow}, w.lockKeys()...), insert, w.find(list)), nil
+	return append(append([]sqlexec.Call{narrow}, w.lockKeys()...), insert, w.findMarks(list)), nil
 }
 
 // takingOrder returns the order in which to insert marks. It is the order of the messages, so that their
@@ -144,7 +144,7 @@ func (w *manyMarks) arriving(list []int) sqlexec.Call {
 	for _, i := range list {
 		m := &w.marks[i]
 		asked.Add(m.Identity, i)
-		keys, old = append(keys, sqlexec.MessageKey(m.Key)), append(old, floored(m))
+		keys, old = append(keys, sqlexec.MessageKey(m.Key)), append(old, floorTime(m))
 		source := sqlexec.Name(m.Source)
 		if numbers[source] == 0 {
 			sources = append(sources, source)
@@ -156,9 +156,9 @@ func (w *manyMarks) arriving(list []int) sqlexec.Call {
 		asked.Places, sources, of)
 }
 
-// floored returns the time of m to compare with the floor, in milliseconds; 0 if the floor does not apply to
-// m.
-func floored(m *store.Mark) int64 {
+// floorTime returns the time of m to compare with the floor, in milliseconds; 0 if the floor does not apply
+// to m.
+func floorTime(m *store.Mark) int64 {
 	if m.Held {
 		return 0
 	}
@@ -244,8 +244,9 @@ func (w *manyMarks) insert(list []int) (sqlexec.Call, error) {
 	}, nil
 }
 
-// find returns the call that reads the existing marks of messages that got none.
-func (w *manyMarks) find(list []int) sqlexec.Call {
+// findMarks returns the call that reads the existing marks. It reads the marks of the messages for which the
+// insert wrote no mark.
+func (w *manyMarks) findMarks(list []int) sqlexec.Call {
 	var id sqlexec.Identities
 	for _, i := range list {
 		id.Add(w.marks[i].Identity, i)

@@ -197,11 +197,11 @@ func (r *reader) time(b []byte) (time.Time, error) {
 func (r *reader) textOrBlob(i int, v [][]byte) ([]byte, error) {
 	switch text, b := v[i], v[i+1]; {
 	case text != nil:
-		return r.keep(text), nil
+		return r.cloneBytes(text), nil
 	case b == nil:
 		return nil, nil
 	case r.fields[i+1]:
-		return r.keep(b), nil
+		return r.cloneBytes(b), nil
 	case len(b) < 2 || b[0] != '\\' || b[1] != 'x':
 		return nil, fmt.Errorf("column %d: bytea_output is not hex", i+1)
 	default:
@@ -216,8 +216,8 @@ const (
 	slabMost = slab / 8 // a larger value gets its own memory
 )
 
-// keep returns a copy of b, never nil.
-func (r *reader) keep(b []byte) []byte {
+// cloneBytes returns a copy of b, never nil.
+func (r *reader) cloneBytes(b []byte) []byte {
 	if len(b) > slabMost {
 		return append([]byte{}, b...)
 	}

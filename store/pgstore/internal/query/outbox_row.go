@@ -198,12 +198,12 @@ func (o *Outbox) Insert(rows []Row) sqlexec.Call {
 		text(func(r *Row) *string { return r.headers }), times, ids, buckets, o.none)
 }
 
-// orNone returns the value of p. If p is nil, it returns null, a random text that no row has. Statements
-// convert this text to NULL. With array_nulls off an array cannot contain NULL, and Skald must not change
-// that setting in a transaction of the caller.
-func orNone(p *string, null string) string {
+// orNone returns the value of p. If p is nil, it returns placeholder, a random text that no row has.
+// Statements convert this text to NULL. With array_nulls off an array cannot contain NULL, and Skald must
+// not change that setting in a transaction of the caller.
+func orNone(p *string, placeholder string) string {
 	if p == nil {
-		return null
+		return placeholder
 	}
 	return *p
 }

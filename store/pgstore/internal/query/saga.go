@@ -45,13 +45,13 @@ type asking func(sqlexec.Call) sqlexec.Scanner
 // sending runs statements in a transaction of the caller.
 type sending func([]sqlexec.Call) error
 
-// turns is the number of tries to start a saga. More than one can be needed: another transaction writes the
-// saga first, and retention deletes that saga before startOne reads it.
-const turns = 3
+// startTries is the number of tries to start a saga. More than one can be needed: another transaction writes
+// the saga first, and retention deletes that saga before startOne reads it.
+const startTries = 3
 
 // startOne writes a new saga, or reads the stored saga with the same name and key.
 func (c *Sagas) startOne(s *store.Saga, ask asking) (stored store.Saga, fresh bool, err error) {
-	for range turns {
+	for range startTries {
 		stored = asStored(s)
 		at := &stored.SagaStatus
 		var started, due *int64
@@ -141,13 +141,13 @@ func (c *Sagas) lockOne(r store.SagaRef, ask asking) (store.Saga, error) {
 	return s, nil
 }
 
-// Hold returns the calls that lock sagas. A call sets its element of same to true if the saga has the given
-// version.
-func (c *Sagas) Hold(refs []store.SagaRef, same []bool) []sqlexec.Call {
+// Hold returns the calls that lock sagas. A call sets its element of matches to true if the saga has the
+// given version.
+func (c *Sagas) Hold(refs []store.SagaRef, matches []bool) []sqlexec.Call {
 	var calls []sqlexec.Call
 	for _, i := range sqlexec.Order(refs, bySaga) {
 		if r := refs[i]; sagarow.Named(r.Name, r.Key) {
-			hold := c.pg.Call("HoldSaga", r.Name, r.Key, r.Version).Into(&same[i])
+			hold := c.pg.Call("HoldSaga", r.Name, r.Key, r.Version).Into(&matches[i])
 			hold.With = c.pg.SQL["TakeSaga"]
 			calls = append(calls, hold)
 		}

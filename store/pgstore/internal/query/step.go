@@ -51,7 +51,8 @@ func isFree(s store.StepState) bool {
 	return s == store.StepAbsent || s == store.StepParked || s == store.StepDead
 }
 
-// Take returns the call that takes or undoes the step s. The call writes the state from before to previous.
+// Take returns the call that takes or undoes the step s. The call reads the old state of the step into
+// previous.
 func (c *Steps) Take(s, previous *store.Step) (take sqlexec.Call, err error) {
 	switch s.State {
 	case store.StepDone, store.StepCalling:

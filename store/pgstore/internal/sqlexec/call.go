@@ -84,7 +84,7 @@ func (d *DB) Within(ctx context.Context, lockTimeout time.Duration, act string, 
 	if d.Err != nil {
 		return d.Err
 	}
-	if err := d.Runner.Run(waiting(ctx, lockTimeout),
+	if err := d.Runner.Run(withLockWait(ctx, lockTimeout),
 		append([]Call{d.OwnSession(lockTimeout)}, calls...)...); err != nil {
 		return fmt.Errorf("%s: %w", act, d.Own(err))
 	}

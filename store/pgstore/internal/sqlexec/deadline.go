@@ -39,18 +39,18 @@ type Patience time.Duration
 // allowedKey is the context key of the additional time for a round trip.
 type allowedKey struct{}
 
-// longer returns a context for round trips that may take d longer than the patience.
-func longer(ctx context.Context, d time.Duration) context.Context {
+// withExtraTime returns a context for round trips that may take d longer than the patience.
+func withExtraTime(ctx context.Context, d time.Duration) context.Context {
 	if d <= 0 {
 		return ctx
 	}
 	return context.WithValue(ctx, allowedKey{}, allowed(ctx)+d)
 }
 
-// waiting returns a context for round trips with statements that may wait for locks, at most for the time
-// lockWait.
-func waiting(ctx context.Context, lockWait time.Duration) context.Context {
-	return longer(ctx, lockWait-DefaultWait)
+// withLockWait returns a context for round trips with statements that may wait for locks, at most for the
+// time lockWait.
+func withLockWait(ctx context.Context, lockWait time.Duration) context.Context {
+	return withExtraTime(ctx, lockWait-DefaultWait)
 }
 
 func allowed(ctx context.Context) time.Duration {
@@ -60,7 +60,7 @@ func allowed(ctx context.Context) time.Duration {
 
 // Long returns a context for statements that read or change many rows. It allows 60 times as much time.
 func (p Patience) Long(ctx context.Context) context.Context {
-	return longer(ctx, longTimes*time.Duration(p))
+	return withExtraTime(ctx, longTimes*time.Duration(p))
 }
 
 // bound returns ctx with the deadline of one round trip.
@@ -74,8 +74,9 @@ var (
 	errUnanswered = errors.New("the database had not answered when the caller gave up; the connection is closed")
 )
 
-// missed adds errSilent to err if the deadline of ctx has passed. ctx is from bound.
-func missed(ctx context.Context, err error) error {
+// explainTimeout adds errSilent to err if the deadline of ctx has passed. The context ctx must come from
+// bound.
+func explainTimeout(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errSilent) && !errors.Is(err, errSilent) {
 		return fmt.Errorf("%w: %w", errSilent, err)
 	}
@@ -222,9 +223,9 @@ func (p Patience) acquire(ctx context.Context, take func(context.Context) error,
 // Within runs f. The limit of f is the patience plus lockWait, the time that the statements of f may wait
 // for locks.
 func (p Patience) Within(ctx context.Context, lockWait time.Duration, f func(context.Context) error) error {
-	within, stop := p.bound(waiting(ctx, lockWait))
+	within, stop := p.bound(withLockWait(ctx, lockWait))
 	defer stop()
-	return missed(within, f(within))
+	return explainTimeout(within, f(within))
 }
 
 // OnConn runs f on a connection of db. Its limit is the patience.
@@ -237,7 +238,7 @@ func (p Patience) OnConn(ctx context.Context, db *sql.DB,
 	defer func() { _ = conn.Close() }()
 	within, stop := p.bound(ctx)
 	defer stop()
-	err = missed(within, f(within, conn))
+	err = explainTimeout(within, f(within, conn))
 	Dropped(conn, err)
 	return err
 }

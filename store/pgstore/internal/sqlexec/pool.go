@@ -60,7 +60,7 @@ func (r poolRunner) Within(ctx context.Context, session Call, f func(send Sender
 		err = f(func(ctx context.Context, calls ...Call) error {
 			within, stop := r.p.bound(ctx)
 			defer stop()
-			return missed(within, Send(within, conn.Conn(), calls))
+			return explainTimeout(within, Send(within, conn.Conn(), calls))
 		})
 	}
 	if err != nil {

@@ -43,13 +43,14 @@ func run(ctx context.Context, conn *sql.Conn, calls []Call) error {
 }
 
 func (r dbRunner) Within(ctx context.Context, session Call, f func(send Sender) error) error {
-	return r.p.OnConn(longer(ctx, time.Duration(r.p)), r.db, func(ctx context.Context, conn *sql.Conn) error {
-		err := WithDriverConn(conn, func(c *pgx.Conn) error { return within(ctx, c, session, f) })
-		if errors.Is(err, ErrForeign) {
-			return withinText(ctx, conn, session, f)
-		}
-		return err
-	})
+	return r.p.OnConn(withExtraTime(ctx, time.Duration(r.p)), r.db,
+		func(ctx context.Context, conn *sql.Conn) error {
+			err := WithDriverConn(conn, func(c *pgx.Conn) error { return within(ctx, c, session, f) })
+			if errors.Is(err, ErrForeign) {
+				return withinText(ctx, conn, session, f)
+			}
+			return err
+		})
 }
 
 func within(ctx context.Context, conn *pgx.Conn, session Call, f func(send Sender) error) error {

@@ -140,7 +140,7 @@ func (f *Follower) advance(ctx context.Context, start *string) (base string, err
 		return base, nil
 	}
 	f.asked = time.Now()
-	s, err := f.see(ctx)
+	s, err := f.checkSlot(ctx)
 	if err != nil {
 		return base, err
 	}

@@ -8,13 +8,13 @@ type LeftOut struct {
 	Payloads             bool // the publication has payloads
 }
 
-// ListLeftOut returns the call that adds an entry to missing for each publication that lacks columns.
-func ListLeftOut(pg *sqlexec.DB, missing *[]LeftOut) sqlexec.Call {
+// ListLeftOut returns the call that adds an entry for each publication that lacks columns.
+func ListLeftOut(pg *sqlexec.DB, entries *[]LeftOut) sqlexec.Call {
 	list := pg.Call("ListLeftOut")
 	list.Scan = func(row sqlexec.Scanner) error {
 		var one LeftOut
 		err := row.Scan(&one.Publication, &one.Columns, &one.Payloads)
-		*missing = append(*missing, one)
+		*entries = append(*entries, one)
 		return err
 	}
 	return list

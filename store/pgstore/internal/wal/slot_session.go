@@ -201,8 +201,8 @@ type walSlot struct {
 	conn *pgconn.PgConn
 }
 
-// ask sends one statement and returns the first row.
-func (s *walSlot) ask(ctx context.Context, sql string) ([]string, error) {
+// queryRow sends one statement and returns the first row.
+func (s *walSlot) queryRow(ctx context.Context, sql string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadAfter)
 	defer cancel()
 	return s.askLong(ctx, sql)
@@ -232,7 +232,7 @@ func (s *walSlot) name(ctx context.Context) error {
 	}
 	slot := s.o.Slot
 	if slot == "" {
-		row, err := s.ask(ctx, ReaderStatements(s.pg, "")["WALName"])
+		row, err := s.queryRow(ctx, ReaderStatements(s.pg, "")["WALName"])
 		if err != nil || len(row) == 0 {
 			return fmt.Errorf("name the slot: %w", err)
 		}
@@ -251,7 +251,7 @@ type slotState struct {
 // state reads the state of the slot and creates a missing publication. It returns an error if a relay cannot
 // use the slot.
 func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
-	row, err := s.ask(ctx, s.text["WALState"])
+	row, err := s.queryRow(ctx, s.text["WALState"])
 	if err != nil || len(row) != 11 {
 		return st, fmt.Errorf("look at slot %s: %w", s.o.Slot, err)
 	}
@@ -281,7 +281,7 @@ func (s *walSlot) state(ctx context.Context) (st slotState, err error) {
 }
 
 func (s *walSlot) publish(ctx context.Context) error {
-	_, err := s.ask(ctx, s.text["WALPublish"])
+	_, err := s.queryRow(ctx, s.text["WALPublish"])
 	if sqlexec.SQLState(err) == "42710" { // another relay created it
 		return nil
 	}
@@ -303,7 +303,7 @@ func (s *walSlot) make(ctx context.Context, failover bool) error {
 }
 
 func (s *walSlot) drop(ctx context.Context) error {
-	_, err := s.ask(ctx, s.text["WALDropSlot"])
+	_, err := s.queryRow(ctx, s.text["WALDropSlot"])
 	// another relay dropped it, or created it again
 	if code := sqlexec.SQLState(err); code == "42704" || code == "55006" {
 		return nil
@@ -312,7 +312,7 @@ func (s *walSlot) drop(ctx context.Context) error {
 }
 
 func (s *walSlot) advance(ctx context.Context) error {
-	_, err := s.ask(ctx, s.text["WALAdvance"])
+	_, err := s.queryRow(ctx, s.text["WALAdvance"])
 	return err
 }
 
@@ -328,7 +328,7 @@ func (s *walSlot) take(ctx context.Context) (number uint32, busy bool, err error
 	case err != nil:
 		return 0, false, fmt.Errorf("advance slot %s: %w", s.o.Slot, err)
 	}
-	row, err := s.ask(ctx, s.text["WALNumber"])
+	row, err := s.queryRow(ctx, s.text["WALNumber"])
 	if err != nil || len(row) == 0 {
 		return 0, false, fmt.Errorf("take a transaction number: %w", err)
 	}

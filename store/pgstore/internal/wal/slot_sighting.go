@@ -70,9 +70,9 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// see checks the slot. It reads the end of the WAL first, then the slot, then the transactions: see the
-// statements for the reasons.
-func (f *Follower) see(ctx context.Context) (*sighting, error) {
+// checkSlot checks the slot. It reads the end of the WAL first, then the slot, then the transactions: see
+// the statements for the reasons.
+func (f *Follower) checkSlot(ctx context.Context) (*sighting, error) {
 	s := &sighting{slot: f.o.Slot}
 	var server, published, plugin, status, session, publications, oldest, next string
 	var here bool
@@ -159,7 +159,7 @@ func Examine(ctx context.Context, pg *sqlexec.DB, report func(grade skald.Grade,
 	}
 	for _, t := range ticks {
 		was := sightingOf(t.Token)
-		is, err := NewFollower(pg, nil, FollowerOptions{Slot: was.slot}).see(ctx)
+		is, err := NewFollower(pg, nil, FollowerOptions{Slot: was.slot}).checkSlot(ctx)
 		if err != nil {
 			return err
 		}

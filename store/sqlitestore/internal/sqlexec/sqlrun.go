@@ -49,11 +49,11 @@ type DB struct {
 }
 
 // New returns a DB that runs the statements of texts on the file of db. The argument db should come from
-// Open. If Prepare fails, it calls the function missing for the reason, such as missing tables. The function
-// returns nil if it finds no reason.
+// Open. If Prepare fails, it calls findReason. The function findReason returns the reason, such as missing
+// tables, or nil if it finds no reason.
 func New(db *sql.DB, wait time.Duration, texts func() (map[string]string, error),
-	missing func(context.Context) error) *DB {
-	d := &DB{SQL: db, Wait: wait, texts: texts, lacking: missing}
+	findReason func(context.Context) error) *DB {
+	d := &DB{SQL: db, Wait: wait, texts: texts, lacking: findReason}
 	if f, ok := db.Driver().(*files); ok {
 		d.turns, d.waker = f.turn, f.waker
 	} else {

@@ -31,7 +31,7 @@ type conn struct {
 	// gone reports that SQLite rolled back the transaction. Then the connection refuses statements, because
 	// SQLite would commit each of them by itself.
 	gone bool
-	left bool // a statement may have left state on the connection: see leaves
+	left bool // a statement may have left state on the connection: see mayLeaveState
 }
 
 // IsValid returns false if database/sql must close the connection instead of using it again.
