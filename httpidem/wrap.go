@@ -19,21 +19,21 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// Wrap makes next idempotent with a lease. It reserves the key in a separate commit, runs next, and stores
-// its answer. The writes of next are not in that commit. If the process dies after the effect and before the
-// answer is stored, a repeat runs next again after the lease. A repeat also runs next again after an answer
-// with 5xx, 401, 403, 408, 409, 425 or 429, which is not stored. So next should undo its work before such an
-// answer. If a second run is not acceptable, use Handle.
+// Wrap makes handler idempotent with a lease. It reserves the key in a separate commit, runs handler, and
+// stores its answer. The writes of handler are not in that commit. If the process dies after the effect and
+// before the answer is stored, a repeat runs handler again after the lease. A repeat also runs handler again
+// after an answer with 5xx, 401, 403, 408, 409, 425 or 429, which is not stored. So handler should undo its
+// work before such an answer. If a second run is not acceptable, use Handle.
 //
 // Wrap keeps the answer in memory until it is stored. It sends up to 32 MiB and stores up to 64 KiB. For a
 // larger answer it stores only the size, and answers a repeat with 409. Hijacking and text/event-stream fail
 // with 500, and leave the key reserved.
 //
-// The context of next ends at nine tenths of Options.Lease, but not if the client disconnects. If next
+// The context of handler ends at nine tenths of Options.Lease, but not if the client disconnects. If handler
 // answers after its lease, Wrap sends the stored answer of another request. Put http.TimeoutHandler outside
 // of Wrap: inside, its 503 would free the key during the work. Handle does not see reservations of Wrap. So
 // if you replace Wrap by Handle, or Handle by Wrap, give the endpoint a new name.
-func Wrap(db LeaseStore, name string, tenant Tenant, o *Options, next http.Handler) http.Handler {
+func Wrap(db LeaseStore, name string, tenant Tenant, o *Options, handler http.Handler) http.Handler {
 	ep := newEndpoint(name, tenant, o, db)
 	if ep.o.Entities != nil {
 		ep.check = func(context.Context) error { return errNoTransaction }
@@ -51,7 +51,7 @@ func Wrap(db LeaseStore, name string, tenant Tenant, o *Options, next http.Handl
 				began := time.Now()
 				life, cancel := context.WithTimeout(ctx, ep.o.Lease*9/10)
 				defer cancel()
-				rec, err := record(life, r, q.body, next)
+				rec, err := record(life, r, q.body, handler)
 				if err != nil {
 					// The effect is unknown, so the key stays reserved until the lease ends.
 					return answer{}, err
@@ -84,16 +84,16 @@ func (ep *endpoint) reserve(ctx context.Context, db LeaseStore, q *keyedRequest)
 	}
 }
 
-// record runs the handler next and returns its answer. It returns an error if next panics, ends its
-// goroutine, or sets an invalid status.
-func record(ctx context.Context, r *http.Request, body []byte, next http.Handler) (rec *recorder, err error) {
+// record runs handler and returns its answer. It returns an error if handler panics, ends its goroutine, or
+// sets an invalid status.
+func record(ctx context.Context, r *http.Request, body []byte, handler http.Handler) (rec *recorder, err error) {
 	rec = &recorder{header: http.Header{}}
 	inner := r.Clone(ctx)
 	// An encoded answer could not be sent to every client again, so compression belongs outside of Wrap.
 	inner.Header.Set("Accept-Encoding", "identity")
 	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	err = failure.Run(func() error {
-		next.ServeHTTP(rec, inner)
+		handler.ServeHTTP(rec, inner)
 		return nil
 	})
 	var p *failure.PanicError

@@ -35,8 +35,8 @@ func newBatchSize(chosen int) batchSize {
 	return batchSize{most: most, now: most}
 }
 
-// succeeded records a transaction of n messages without a failure. Its handlers took handlerTime together.
-// The size does not grow if n is smaller than the size.
+// succeeded records a transaction of n messages without a failure. The handlers of these messages took
+// handlerTime together. The size does not grow if n is smaller than the size.
 func (b *batchSize) succeeded(n int, handlerTime time.Duration, at time.Time) {
 	switch {
 	case handlerTime > longestBatch:
