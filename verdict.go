@@ -19,20 +19,20 @@ func (e *RejectedError) Unwrap() error { return e.Err }
 // ErrNoReason is the error that Reject returns without a reason. Skald treats it as an ordinary failure.
 var ErrNoReason = errors.New("skald.Reject(nil): give the reason, it is stored and answered to each repeat")
 
-// Reject returns an error with which a handler finally refuses its message. Skald rolls back the transaction
-// of the handler, stores the refusal under the identity of the message, publishes say, and does not retry. A
-// duplicate gets the same answer. The text of err is stored as the reason.
+// Reject returns an error with which a handler finally refuses its message. Skald rolls back the
+// transaction of the handler, stores the refusal under the identity of the message, publishes the answers,
+// and does not retry. A duplicate gets the same answers. The text of err is stored as the reason.
 //
-// If err is nil, Reject returns ErrNoReason. If the Error method of err panics, as that of a nil pointer may,
-// Reject returns an ordinary error with the type of err.
-func Reject(err error, say ...Draft) error {
+// If err is nil, Reject returns ErrNoReason. If the Error method of err panics, as the method of a nil
+// pointer may, Reject returns an ordinary error with the type of err.
+func Reject(err error, answers ...Draft) error {
 	if err == nil {
 		return ErrNoReason
 	}
 	if bad := readable(err); bad != nil {
 		return bad
 	}
-	return &RejectedError{Err: err, Publish: say}
+	return &RejectedError{Err: err, Publish: answers}
 }
 
 // readable returns an error if the Error method of err panics.
@@ -46,8 +46,8 @@ func readable(err error) (bad error) {
 	return nil
 }
 
-// given returns err, or errNotGiven if err is nil.
-func given(err error) error {
+// orNotGiven returns err, or errNotGiven if err is nil.
+func orNotGiven(err error) error {
 	if err == nil {
 		return errNotGiven
 	}
@@ -69,7 +69,7 @@ func (e *LaterError) Unwrap() error { return e.Err }
 // transaction of the handler. The message waits, and so do later messages of its key. The attempt does not
 // count as failed. The minimum wait is Retry.InitialInterval of an inbox (100 ms by default), and 100 ms in
 // a saga. The text of err is stored with the message.
-func RetryAfter(d time.Duration, err error) error { return &LaterError{After: d, Err: given(err)} }
+func RetryAfter(d time.Duration, err error) error { return &LaterError{After: d, Err: orNotGiven(err)} }
 
 // RetryNowError is the error of RetryNow. Skald finds it with errors.As, so a handler may wrap it.
 type RetryNowError struct{ Err error }
@@ -80,7 +80,7 @@ func (e *RetryNowError) Unwrap() error { return e.Err }
 // RetryNow returns an error with which a handler requests an immediate retry, because a row that it read has
 // changed before its write. Skald rolls back the transaction and runs the handler again, at most 16 times.
 // After that, Skald treats the error as an ordinary failure.
-func RetryNow(err error) error { return &RetryNowError{Err: given(err)} }
+func RetryNow(err error) error { return &RetryNowError{Err: orNotGiven(err)} }
 
 // PermanentError is the error of Permanent. Skald finds it with errors.As, so a handler may wrap it.
 type PermanentError struct{ Err error }
@@ -91,7 +91,7 @@ func (e *PermanentError) Unwrap() error { return e.Err }
 // Permanent returns an error with which a handler reports that no retry can help. Skald rolls back the
 // transaction of the handler, and the message becomes a dead letter at once. Use Reject instead if the
 // refusal is a regular answer that other services expect.
-func Permanent(err error) error { return &PermanentError{Err: given(err)} }
+func Permanent(err error) error { return &PermanentError{Err: orNotGiven(err)} }
 
 // VersionError is the error of UnknownVersion. Skald finds it with errors.As, so a handler may wrap it.
 type VersionError struct{ Err error }
@@ -101,7 +101,7 @@ func (e *VersionError) Unwrap() error { return e.Err }
 
 // UnknownVersion returns an error with which a codec or a handler leaves a message to another build of the
 // service. Skald parks the message until a build handles it. The attempt does not count as failed.
-func UnknownVersion(err error) error { return &VersionError{Err: given(err)} }
+func UnknownVersion(err error) error { return &VersionError{Err: orNotGiven(err)} }
 
 // OutageError is the error of Outage. Skald finds it with errors.As, so a handler may wrap it.
 type OutageError struct{ Err error }
@@ -116,7 +116,7 @@ func (e *OutageError) Unwrap() error { return e.Err }
 //
 // Without Outage, an error of another service counts as a failed attempt. Skald itself detects an outage of
 // the database of the handler's transaction.
-func Outage(err error) error { return &OutageError{Err: given(err)} }
+func Outage(err error) error { return &OutageError{Err: orNotGiven(err)} }
 
 type causeKey struct{}
 

@@ -35,7 +35,7 @@ type Handler struct {
 	stopping bool
 }
 
-// New returns a Handler for parts. Pass it to NewServer, or mount it on your own server.
+// New returns a Handler for these parts. Pass the Handler to NewServer, or mount it on your own server.
 func New(o *Options, parts ...skald.Part) *Handler {
 	h := &Handler{}
 	if o != nil {
@@ -65,8 +65,8 @@ func (h *Handler) Add(name string, p skald.Part) {
 // ServeHTTP serves the pages.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-// serves returns true if the handler has this page.
-func (h *Handler) serves(path string) bool {
+// hasPage returns true if the handler has a page at this path.
+func (h *Handler) hasPage(path string) bool {
 	return path == "/livez" || path == "/readyz" || path == "/metrics" && h.o.Metrics != nil
 }
 

@@ -45,7 +45,7 @@ func NewServer(s *http.Server, h *Handler) *Server {
 		s.Handler = h
 	default:
 		s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if h.serves(r.URL.Path) {
+			if h.hasPage(r.URL.Path) {
 				h.ServeHTTP(w, r)
 				return
 			}

@@ -123,9 +123,9 @@ func (g *Guard) Insist(ctx context.Context, commands [][]string) ([]Reply, error
 	return g.do(ctx, &call{commands: commands, insists: true})
 }
 
-// Take works like Do. If the result of commands is unknown, it also sends undo in the background, as Undo
-// does. It waits with this until the call of the client has ended, because the client may still send commands
-// after the caller has given up.
+// Take works like Do. If the result of commands is unknown, it also sends the commands undo in the
+// background, as the method Undo does. It does this only after the call of the client has ended, because
+// the client may still send commands after the caller has given up.
 func (g *Guard) Take(ctx context.Context, commands, undo [][]string, within time.Duration) ([]Reply, error) {
 	return g.do(ctx, &call{commands: commands, undo: undo, within: within})
 }
@@ -133,7 +133,7 @@ func (g *Guard) Take(ctx context.Context, commands, undo [][]string, within time
 func (g *Guard) do(ctx context.Context, c *call) ([]Reply, error) {
 	timeout := time.NewTimer(g.o.Timeout)
 	defer timeout.Stop()
-	turn, err := g.turn(ctx, c, timeout.C)
+	turn, err := g.waitTurn(ctx, c, timeout.C)
 	if err != nil {
 		return nil, err
 	}
@@ -192,8 +192,8 @@ func caught(ctx context.Context, c Client, commands [][]string) (replies []Reply
 	return do(ctx, c, commands)
 }
 
-// turn waits until c may start. Calls of Insist do not wait for calls of Do.
-func (g *Guard) turn(ctx context.Context, c *call, timeout <-chan time.Time) (chan struct{}, error) {
+// waitTurn waits until the call c may start. Calls of Insist do not wait for calls of Do.
+func (g *Guard) waitTurn(ctx context.Context, c *call, timeout <-chan time.Time) (chan struct{}, error) {
 	turn := g.turns
 	if c.insists {
 		turn = g.sure

@@ -24,18 +24,18 @@ const (
 )
 
 // Undo sends commands in the background. It repeats each command until Redis replies without an error, or
-// until the time within is over. It also sends during a bypass.
-func (g *Guard) Undo(commands [][]string, within time.Duration) { g.addUndo(commands, within, false) }
+// until the time limit is over. It also sends during a bypass.
+func (g *Guard) Undo(commands [][]string, limit time.Duration) { g.addUndo(commands, limit, false) }
 
-// addUndo queues commands. If again is true, they are sent a second time, one second after their reply. The
+// addUndo queues commands. If twice is true, they are sent a second time, one second after their reply. The
 // commands that they undo may still wait on another connection of a server that hung.
-func (g *Guard) addUndo(commands [][]string, within time.Duration, again bool) {
+func (g *Guard) addUndo(commands [][]string, within time.Duration, twice bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
 	for _, one := range commands {
 		if len(g.undo) < mostUndo {
-			g.undo = append(g.undo, undo{command: one, until: now.Add(within), next: now, again: again})
+			g.undo = append(g.undo, undo{command: one, until: now.Add(within), next: now, again: twice})
 		}
 	}
 	switch {
@@ -71,8 +71,8 @@ func (g *Guard) undoAll() {
 	}
 }
 
-// dueUndo removes the commands that are due from the queue. If there are none, wait is the time until the
-// next one is due. more is false if the queue was empty.
+// dueUndo removes the commands that are due from the queue. If no command is due, the result wait is the
+// time until the next command is due. It returns more=false if the queue was empty.
 func (g *Guard) dueUndo() (due []undo, wait time.Duration, more bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

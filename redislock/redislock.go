@@ -127,7 +127,7 @@ func (k *Locker) Acquire(ctx context.Context, keys ...string) (*Lease, error) {
 func (k *Locker) try(ctx context.Context, l *Lease) error {
 	l.token = rand.Text()
 	asked := now()
-	replies, err := k.redis.Take(ctx, k.each(l.keys, l.token, k.take), k.each(l.keys, l.token, k.drop),
+	replies, err := k.redis.Take(ctx, k.perKey(l.keys, l.token, k.take), k.perKey(l.keys, l.token, k.drop),
 		k.o.TTL)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -162,7 +162,7 @@ func (k *Locker) try(ctx context.Context, l *Lease) error {
 
 // giveBack releases keys in Redis. If this fails, giveBack retries it in the background.
 func (k *Locker) giveBack(ctx context.Context, keys []string, token string) error {
-	commands := k.each(keys, token, k.drop)
+	commands := k.perKey(keys, token, k.drop)
 	replies, err := k.redis.Insist(ctx, commands)
 	for _, r := range replies {
 		err = cmp.Or(err, r.Err)
@@ -177,8 +177,8 @@ func (k *Locker) take(key, token string) []string  { return rediscmd.Hold(key, t
 func (k *Locker) renew(key, token string) []string { return rediscmd.Prolong(key, token, k.o.TTL) }
 func (k *Locker) drop(key, token string) []string  { return rediscmd.Drop(key, token) }
 
-// each returns one command for each key.
-func (k *Locker) each(keys []string, token string, command func(key, token string) []string) [][]string {
+// perKey returns one command for each key.
+func (k *Locker) perKey(keys []string, token string, command func(key, token string) []string) [][]string {
 	commands := make([][]string, len(keys))
 	for i, key := range keys {
 		commands[i] = command(k.o.Prefix+key, token)
@@ -192,18 +192,18 @@ func (k *Locker) hold(ctx context.Context, l *Lease, until clock) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.held[l] = true
-	l.timer = time.AfterFunc(until.left(), l.ran)
+	l.timer = time.AfterFunc(until.remaining(), l.endExpired)
 	if !k.renewing {
 		k.renewing = true
 		go k.renewAll()
 	}
 }
 
-// ran ends l when it has expired, even while a renewal hangs.
-func (l *Lease) ran() {
+// endExpired ends l when it has expired, even while a renewal hangs.
+func (l *Lease) endExpired() {
 	k := l.by
 	k.mu.Lock()
-	left := l.until.left()
+	left := l.until.remaining()
 	if !l.over && left > 0 {
 		l.timer.Reset(left)
 	}

@@ -16,8 +16,8 @@ func now() clock {
 
 func (c clock) add(d time.Duration) clock { return clock{c.mono.Add(d), c.wall.Add(d)} }
 
-// left returns the time from now until c.
-func (c clock) left() time.Duration {
+// remaining returns the time from now until c.
+func (c clock) remaining() time.Duration {
 	n := now()
 	return min(c.mono.Sub(n.mono), c.wall.Sub(n.wall))
 }
@@ -60,7 +60,7 @@ func (k *Locker) pause() time.Duration {
 	defer k.mu.Unlock()
 	d := k.o.TTL / 3
 	for l := range k.held {
-		d = min(d, max(0, l.until.left()))
+		d = min(d, max(0, l.until.remaining()))
 	}
 	return d
 }
@@ -74,7 +74,7 @@ func (k *Locker) renewOnce() {
 			delete(k.held, l)
 			continue
 		}
-		all, commands = append(all, l), append(commands, k.each(l.keys, l.token, k.renew)...)
+		all, commands = append(all, l), append(commands, k.perKey(l.keys, l.token, k.renew)...)
 	}
 	k.mu.Unlock()
 	if len(all) == 0 {
@@ -102,7 +102,7 @@ func (k *Locker) renewed(l *Lease, asked clock, mine, taken bool) {
 	if mine {
 		l.until = asked.add(k.o.TTL)
 	}
-	lost := taken || l.until.left() <= 0
+	lost := taken || l.until.remaining() <= 0
 	k.mu.Unlock()
 	if lost {
 		k.lose(l)
@@ -113,7 +113,7 @@ func (k *Locker) renewed(l *Lease, asked clock, mine, taken bool) {
 // may remain in Redis, so lose also releases all keys.
 func (k *Locker) lose(l *Lease) {
 	if l.ctx.Err() == nil && k.end(l, ErrLost) {
-		k.redis.Undo(k.each(l.keys, l.token, k.drop), k.o.TTL)
+		k.redis.Undo(k.perKey(l.keys, l.token, k.drop), k.o.TTL)
 		k.o.Logger.Warn("redislock: a lease is lost; the context of its work is cancelled", "keys", l.keys)
 	}
 }

@@ -7,12 +7,13 @@ import "unicode/utf8"
 // ClipReason returns at most 1 KiB of s, for a reason or a broker's error.
 func ClipReason(s string) string { return Clip(s, 1<<10) }
 
-// Clip returns the first most bytes of s. It does not cut a character in two, so the result may be shorter.
-func Clip(s string, most int) string {
-	if len(s) <= most {
+// Clip returns the first bytes of s, up to the limit. It does not cut a character in two, so the result may
+// be shorter.
+func Clip(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	n := most
+	n := limit
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}

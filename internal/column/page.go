@@ -11,12 +11,12 @@ const (
 // store.PageBytes of memory. The zero Page is for the first page.
 type Page struct{ rows int }
 
-// Limit returns the number of rows to read for the next page. It is at most most.
-func (p *Page) Limit(most int) int {
+// Limit returns the number of rows to read for the next page, up to the limit.
+func (p *Page) Limit(limit int) int {
 	if p.rows == 0 {
 		p.rows = firstPage
 	}
-	return min(p.rows, most)
+	return min(p.rows, limit)
 }
 
 // Read records the number of rows and bytes of a page, to adjust the size of the next page.

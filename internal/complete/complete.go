@@ -89,11 +89,11 @@ type stamp struct{ correlation, causation, trace string }
 
 func stampOf(ctx context.Context) stamp {
 	cause, _ := skald.Cause(ctx)
-	s := stamp{causation: kept(cause.ID), trace: telemetry.TraceParent(ctx)}
+	s := stamp{causation: storable(cause.ID), trace: telemetry.TraceParent(ctx)}
 	if s.trace == "" {
-		s.trace = kept(cause.TraceParent)
+		s.trace = storable(cause.TraceParent)
 	}
-	s.correlation = cmp.Or(kept(cause.CorrelationID), s.causation)
+	s.correlation = cmp.Or(storable(cause.CorrelationID), s.causation)
 	return s
 }
 
@@ -113,9 +113,9 @@ func (c Completer) stamp(m *skald.Message, s *stamp) {
 	m.CorrelationID = cmp.Or(s.correlation, m.ID)
 }
 
-// kept returns s, or "" if a column or a header cannot store s. A message of another publisher may have any
-// text as its ID. A handler of such a message must still be able to write messages.
-func kept(s string) string {
+// storable returns s, or "" if a column or a header cannot store s. A message of another publisher may have
+// any text as its ID. A handler of such a message must still be able to write messages.
+func storable(s string) string {
 	if len(s) > MaxText || !textOK(s) {
 		return ""
 	}

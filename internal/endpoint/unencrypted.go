@@ -39,17 +39,17 @@ func unencrypted(v any) []string {
 const EncryptRemedy = "give sslmode=verify-full to PostgreSQL, tls=on or ca=FILE to a broker: passwords and payloads can be read on the way"
 
 // Warn logs a warning for each of vs with hosts without TLS, or with a pool without a connect timeout. The
-// lines begin with part, the name of the component.
-func Warn(ctx context.Context, log *slog.Logger, part string, vs ...any) {
+// lines begin with the name of the component.
+func Warn(ctx context.Context, log *slog.Logger, component string, vs ...any) {
 	for _, v := range vs {
 		if hosts := unencrypted(v); len(hosts) > 0 {
-			log.WarnContext(ctx, part+": no TLS", "to", DriverName(v), "hosts", hosts,
+			log.WarnContext(ctx, component+": no TLS", "to", DriverName(v), "hosts", hosts,
 				"remedy", EncryptRemedy)
 		}
 		if d, ok := v.(Dialer); ok {
 			if most, slow := d.SlowConnect(); slow {
 				log.WarnContext(ctx,
-					part+": a connect to a silent server takes long, and uses a place of the pool",
+					component+": a connect to a silent server takes long, and uses a place of the pool",
 					"to", DriverName(v), "connect_timeout", most, "remedy", ConnectRemedy)
 			}
 		}

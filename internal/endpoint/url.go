@@ -34,7 +34,7 @@ type URL struct {
 	getenv func(string) string
 }
 
-// Parse parses the URL s. getenv is usually os.Getenv; nil means an empty environment.
+// Parse parses the URL s. The function getenv is usually os.Getenv. If it is nil, the environment is empty.
 func (k Kind) Parse(s string, getenv func(string) string) (*URL, error) {
 	scheme, rest, ok := strings.Cut(s, "://")
 	rest = strings.ReplaceAll(rest, ","+scheme+"://", ",") // each server may have the scheme, too

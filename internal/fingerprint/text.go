@@ -80,17 +80,17 @@ func (t *Texts) plan(of reflect.Type) *textPlan {
 	return p
 }
 
-// HoldsNull reports whether JSON null can be decoded into a value. to is the type of a pointer to the value.
-// encoding/json leaves other values unchanged, without an error.
-func HoldsNull(to reflect.Type) bool {
-	if to == nil || to.Kind() != reflect.Pointer || to.Implements(reflect.TypeFor[json.Unmarshaler]()) {
+// HoldsNull reports whether JSON null can be decoded into a value. The argument ptr is the type of a
+// pointer to the value. encoding/json leaves other values unchanged, without an error.
+func HoldsNull(ptr reflect.Type) bool {
+	if ptr == nil || ptr.Kind() != reflect.Pointer || ptr.Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		return true
 	}
-	switch to.Elem().Kind() {
+	switch ptr.Elem().Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface:
 		return true
 	case reflect.Struct: // a struct without exported fields accepts any JSON
-		return !slices.ContainsFunc(reflect.VisibleFields(to.Elem()), reflect.StructField.IsExported)
+		return !slices.ContainsFunc(reflect.VisibleFields(ptr.Elem()), reflect.StructField.IsExported)
 	}
 	return false
 }

@@ -26,7 +26,7 @@ type loanKey struct{}
 // With returns a context with the loan. The zero Loan means that the context has no loan.
 func With(ctx context.Context, l Loan) context.Context { return context.WithValue(ctx, loanKey{}, l) }
 
-// In returns the loan in ctx. ok is false if ctx has no loan.
+// In returns the loan in ctx. It returns ok=false if ctx has no loan.
 func In(ctx context.Context) (l Loan, ok bool) {
 	l, _ = ctx.Value(loanKey{}).(Loan)
 	return l, l.Tx != nil

@@ -72,7 +72,7 @@ func programs(t testing.TB) string {
 	if len(found) > 0 {
 		return filepath.Dir(slices.Max(found))
 	}
-	without(t,
+	skipOrFail(t,
 		"needs PostgreSQL's programs to start a cluster of its own: put the folder of initdb into PATH")
 	return ""
 }
@@ -89,7 +89,7 @@ func owner(t testing.TB) *syscall.Credential {
 		gid, _ := strconv.Atoi(u.Gid)
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	}
-	without(t, "needs a user to run PostgreSQL as: it refuses to run as root")
+	skipOrFail(t, "needs a user to run PostgreSQL as: it refuses to run as root")
 	return nil
 }
 
@@ -181,13 +181,13 @@ func (c *Cluster) Backup() *Cluster {
 	return to
 }
 
-// Restore replaces the files of c with those of from. Both must be stopped.
-func (c *Cluster) Restore(from *Cluster) {
+// Restore replaces the files of c with those of the cluster source. Both clusters must be stopped.
+func (c *Cluster) Restore(source *Cluster) {
 	c.t.Helper()
 	if err := os.RemoveAll(c.Data); err != nil {
 		c.t.Fatal(err)
 	}
-	c.run("cp", "-a", from.Data, c.Data)
+	c.run("cp", "-a", source.Data, c.Data)
 }
 
 func (c *Cluster) run(name string, args ...string) {

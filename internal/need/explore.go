@@ -17,11 +17,11 @@ func Full() bool { return slices.Contains([]string{"full", "all"}, os.Getenv(exp
 // All reports whether SKALD_EXPLORE is all. Then tests of concurrency run every schedule, which takes hours.
 func All() bool { return os.Getenv(exploreVariable) == "all" }
 
-// Nightly skips a test unless make nightly runs it. why is the reason, or the name of a test that always runs
-// instead.
-func Nightly(t testing.TB, why string) {
+// Nightly skips a test unless make nightly runs it. The argument reason is the reason, or the name of a
+// test that always runs instead.
+func Nightly(t testing.TB, reason string) {
 	t.Helper()
 	if !Full() {
-		t.Skipf("make nightly runs it (SKALD_EXPLORE=full): %s", why)
+		t.Skipf("make nightly runs it (SKALD_EXPLORE=full): %s", reason)
 	}
 }

@@ -13,15 +13,15 @@ type Guarded struct {
 func GuardedKafka(t testing.TB) (plain string, g Guarded) {
 	t.Helper()
 	return Kafka(t), Guarded{
-		TLS:     from(t, "SKALD_TEST_KAFKA_TLS", "Kafka with a TLS listener", "kafka"),
-		SASL:    from(t, "SKALD_TEST_KAFKA_SASL", "Kafka with a SASL listener", "kafka"),
-		SASLTLS: from(t, "SKALD_TEST_KAFKA_SASL_TLS", "Kafka with a SASL listener over TLS", "kafka"),
-		Certs:   from(t, "SKALD_TEST_KAFKA_CERTS", "Kafka with a TLS listener", "kafka"),
+		TLS:     envOrSkip(t, "SKALD_TEST_KAFKA_TLS", "Kafka with a TLS listener", "kafka"),
+		SASL:    envOrSkip(t, "SKALD_TEST_KAFKA_SASL", "Kafka with a SASL listener", "kafka"),
+		SASLTLS: envOrSkip(t, "SKALD_TEST_KAFKA_SASL_TLS", "Kafka with a SASL listener over TLS", "kafka"),
+		Certs:   envOrSkip(t, "SKALD_TEST_KAFKA_CERTS", "Kafka with a TLS listener", "kafka"),
 	}
 }
 
 // Python returns the path of a Python interpreter with the packages confluent_kafka and psycopg.
 func Python(t testing.TB) string {
 	t.Helper()
-	return from(t, "SKALD_TEST_PYTHON", "Python with confluent-kafka and psycopg", "python")
+	return envOrSkip(t, "SKALD_TEST_PYTHON", "Python with confluent-kafka and psycopg", "python")
 }

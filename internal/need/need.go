@@ -17,7 +17,7 @@ import (
 // Postgres returns the URL of a PostgreSQL server on which the test may create databases.
 func Postgres(t testing.TB) string {
 	t.Helper()
-	return from(t, "SKALD_TEST_POSTGRES", "PostgreSQL", "")
+	return envOrSkip(t, "SKALD_TEST_POSTGRES", "PostgreSQL", "")
 }
 
 // newest is the major version of PostgreSQL that SKALD_TEST_REQUIRE requires. Other versions are optional.
@@ -31,7 +31,7 @@ func PostgresVersion(t testing.TB, major string) string {
 		t.Skipf("PostgreSQL %s: run scripts/services up postgres%s, or set SKALD_TEST_POSTGRES_%s", major,
 			major, major)
 	}
-	return from(t, "SKALD_TEST_POSTGRES_"+major, "PostgreSQL "+major, "postgres"+major)
+	return envOrSkip(t, "SKALD_TEST_POSTGRES_"+major, "PostgreSQL "+major, "postgres"+major)
 }
 
 // PgBouncer returns the URL of a pooler in transaction mode in front of the server that Postgres returns. The
@@ -39,45 +39,45 @@ func PostgresVersion(t testing.TB, major string) string {
 func PgBouncer(t testing.TB) string {
 	t.Helper()
 	Postgres(t)
-	return from(t, "SKALD_TEST_PGBOUNCER", "PgBouncer", "pgbouncer")
+	return envOrSkip(t, "SKALD_TEST_PGBOUNCER", "PgBouncer", "pgbouncer")
 }
 
 // Kafka returns the host:port of an Apache Kafka broker on which the test may create topics.
 func Kafka(t testing.TB) string {
 	t.Helper()
-	return from(t, "SKALD_TEST_KAFKA", "Kafka", "")
+	return envOrSkip(t, "SKALD_TEST_KAFKA", "Kafka", "")
 }
 
 // RabbitMQ returns the URL of a RabbitMQ, amqp://host:port, on which the user guest may create exchanges
 // and queues.
 func RabbitMQ(t testing.TB) string {
 	t.Helper()
-	return from(t, "SKALD_TEST_RABBITMQ", "RabbitMQ", "rabbitmq")
+	return envOrSkip(t, "SKALD_TEST_RABBITMQ", "RabbitMQ", "rabbitmq")
 }
 
 // NATS returns the URL of a NATS with JetStream, nats://host:port, on which the test may create streams.
 func NATS(t testing.TB) string {
 	t.Helper()
-	return from(t, "SKALD_TEST_NATS", "NATS", "nats")
+	return envOrSkip(t, "SKALD_TEST_NATS", "NATS", "nats")
 }
 
 // Redis returns the URL of a Redis, redis://host:port. Tests share it, so use a unique key prefix.
 func Redis(t testing.TB) string {
 	t.Helper()
-	return from(t, "SKALD_TEST_REDIS", "Redis", "redis")
+	return envOrSkip(t, "SKALD_TEST_REDIS", "Redis", "redis")
 }
 
-// OwnRedis starts a private Redis with the options more. The test may pause, flush and kill it. The end of
-// the test stops it.
-func OwnRedis(t testing.TB, more ...string) (url string, server *os.Process) {
+// OwnRedis starts a private Redis with these options. The test may pause, flush and kill it. The end of the
+// test stops it.
+func OwnRedis(t testing.TB, options ...string) (url string, server *os.Process) {
 	t.Helper()
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
-		without(t, "needs Redis's program to start a server of its own: put redis-server into PATH")
+		skipOrFail(t, "needs Redis's program to start a server of its own: put redis-server into PATH")
 	}
 	port := FreePort(t)
 	cmd := exec.Command(program, append([]string{"--bind", "127.0.0.1", "--port", strconv.Itoa(port),
-		"--save", "", "--dir", t.TempDir()}, more...)...)
+		"--save", "", "--dir", t.TempDir()}, options...)...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func OwnRedis(t testing.TB, more ...string) (url string, server *os.Process) {
 // installed, too.
 func JDBC(t testing.TB) string {
 	t.Helper()
-	return from(t, "SKALD_TEST_JDBC", "PostgreSQL driver for Java", "jdbc")
+	return envOrSkip(t, "SKALD_TEST_JDBC", "PostgreSQL driver for Java", "jdbc")
 }
 
 // Node returns a folder with pg, a PostgreSQL client for JavaScript and TypeScript, in node_modules. The test
@@ -127,25 +127,25 @@ func Debezium(t testing.TB) string {
 	return at
 }
 
-// from returns the environment variable name. If the variable is empty, it skips the test with the command
-// that starts server: scripts/services with the argument up.
-func from(t testing.TB, name, server, up string) string {
+// envOrSkip returns the environment variable name. If the variable is empty, it skips the test with the
+// command that starts the server: scripts/services up with the argument service.
+func envOrSkip(t testing.TB, name, server, service string) string {
 	t.Helper()
 	if at := os.Getenv(name); at != "" {
 		return at
 	}
-	without(t, "needs a real "+server+": run scripts/services "+strings.TrimSpace("up "+up)+
+	skipOrFail(t, "needs a real "+server+": run scripts/services "+strings.TrimSpace("up "+service)+
 		" and eval \"$(scripts/services env)\", or set "+name)
 	return ""
 }
 
-// without skips the test with the reason why. It fails the test instead if SKALD_TEST_REQUIRE is 1.
-func without(t testing.TB, why string) {
+// skipOrFail skips the test with the reason. It fails the test instead if SKALD_TEST_REQUIRE is 1.
+func skipOrFail(t testing.TB, reason string) {
 	t.Helper()
 	if os.Getenv("SKALD_TEST_REQUIRE") == "1" {
-		t.Fatal(why)
+		t.Fatal(reason)
 	}
-	t.Skip(why)
+	t.Skip(reason)
 }
 
 // Psql returns the path of psql, PostgreSQL's client.
@@ -153,7 +153,7 @@ func Psql(t testing.TB) string {
 	t.Helper()
 	at, err := exec.LookPath("psql")
 	if err != nil {
-		without(t, "needs psql: install PostgreSQL's client")
+		skipOrFail(t, "needs psql: install PostgreSQL's client")
 	}
 	return at
 }

@@ -11,7 +11,7 @@ import (
 // RabbitMQCtl returns a function that runs rabbitmqctl and returns its output.
 func RabbitMQCtl(t testing.TB) func(args ...string) string {
 	t.Helper()
-	return control(t, from(t, "SKALD_TEST_RABBITMQ_CTL", "RabbitMQ that scripts/services started",
+	return control(t, envOrSkip(t, "SKALD_TEST_RABBITMQ_CTL", "RabbitMQ that scripts/services started",
 		"rabbitmq"))
 }
 
@@ -33,8 +33,8 @@ func control(t testing.TB, program string) func(args ...string) string {
 func SecureRabbitMQ(t testing.TB) (url, certs string) {
 	t.Helper()
 	RabbitMQ(t)
-	return from(t, "SKALD_TEST_RABBITMQ_TLS", "RabbitMQ with a TLS listener", "rabbitmq"),
-		from(t, "SKALD_TEST_RABBITMQ_CERTS", "RabbitMQ with a TLS listener", "rabbitmq")
+	return envOrSkip(t, "SKALD_TEST_RABBITMQ_TLS", "RabbitMQ with a TLS listener", "rabbitmq"),
+		envOrSkip(t, "SKALD_TEST_RABBITMQ_CERTS", "RabbitMQ with a TLS listener", "rabbitmq")
 }
 
 // OwnRabbitMQ starts a private RabbitMQ server. It returns the URL, and a function that kills the server and

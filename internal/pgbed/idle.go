@@ -41,14 +41,14 @@ func NewIdleProxy(t testing.TB, url string) *IdleProxy {
 	return p
 }
 
-// Unbounded returns the statements after which a transaction could be idle forever, and how often the proxy
-// read the timeout. Both count from the last call.
-func (p *IdleProxy) Unbounded() (after []string, asked int) {
+// Unbounded returns the statements after which a transaction could be idle forever. The result asked is the
+// number of times that the proxy read the timeout. Both results count from the last call.
+func (p *IdleProxy) Unbounded() (statements []string, asked int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	after, asked = p.unbounded, p.asked
+	statements, asked = p.unbounded, p.asked
 	p.unbounded, p.asked = nil, 0
-	return after, asked
+	return statements, asked
 }
 
 func (p *IdleProxy) serve() {
@@ -70,7 +70,7 @@ func (p *IdleProxy) serve() {
 		}()
 		go func() {
 			defer client.Close()
-			_ = s.answer()
+			_ = s.toClient()
 		}()
 	}
 }
@@ -119,8 +119,8 @@ func (s *idleSession) note(m pgproto3.FrontendMessage) {
 	}
 }
 
-// answer sends the server's messages to the client.
-func (s *idleSession) answer() error {
+// toClient sends the server's messages to the client.
+func (s *idleSession) toClient() error {
 	for {
 		m, err := s.server.Receive()
 		if err != nil {

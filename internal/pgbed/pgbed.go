@@ -30,7 +30,7 @@ type DB struct {
 	row  func(statement string, args ...any) interface{ Scan(into ...any) error }
 }
 
-// Over returns c as a DB.
+// Over returns a DB that uses the connection c.
 func Over[Tag any, Row interface{ Scan(into ...any) error }](c Conn[Tag, Row]) DB {
 	return DB{
 		exec: func(statement string, args ...any) error {

@@ -77,10 +77,10 @@ func cut(a slog.Attr) slog.Attr {
 	return a
 }
 
-// Text returns s, cut to about most bytes. If it cuts s, it adds the original length.
-func Text(s string, most int) string {
-	if len(s) <= most {
+// Text returns s, cut to about limit bytes. If it cuts s, it adds the original length.
+func Text(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "\ufffd") + "… (" + strconv.Itoa(len(s)) + " bytes)"
+	return strings.ToValidUTF8(s[:limit], "\ufffd") + "… (" + strconv.Itoa(len(s)) + " bytes)"
 }

@@ -13,11 +13,11 @@ import (
 func Control(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
 // CheckName returns an error if name has a control character, such as a line break, or is not UTF-8. The
-// error begins with about, which describes the name: "the consumer", for example.
-func CheckName(about, name string) error {
+// error begins with the kind of the name: "the consumer", for example.
+func CheckName(kind, name string) error {
 	if strings.ContainsFunc(name, unprintable) {
 		return fmt.Errorf("%s %q has a control character, such as a line break, or is not UTF-8: give a printable name",
-			about, name)
+			kind, name)
 	}
 	return nil
 }

@@ -46,12 +46,13 @@ type kept struct {
 	labels, conflict, tooOld metric.ObserveOption
 }
 
-// WatchBacklog reports the backlog until stop is called, while mine returns true. It calls ask only when
-// metrics are collected. It always reports the given consumers. It reports another consumer as soon as that
-// has kept messages. lag, if not nil, returns the number of messages that wait at the broker: see lags.
-func WatchBacklog(p Providers, now func() time.Time, ask func(context.Context) (store.Backlog, error),
-	mine func() bool, lag Lagger, consumers ...string) (stop func()) {
-	b := &Backlog{ask: ask, mine: mine, now: now, kept: map[string]*kept{}, lags: lags{ask: lag}}
+// WatchBacklog reports the backlog until the caller calls stop, and only while the function reports returns
+// true. It calls the function query only when metrics are collected. It always reports the given consumers.
+// It reports another consumer as soon as this consumer has kept messages. If lag is not nil, it returns the
+// number of messages that wait at the broker: see lags.
+func WatchBacklog(p Providers, now func() time.Time, query func(context.Context) (store.Backlog, error),
+	reports func() bool, lag Lagger, consumers ...string) (stop func()) {
+	b := &Backlog{ask: query, mine: reports, now: now, kept: map[string]*kept{}, lags: lags{ask: lag}}
 	for _, c := range consumers {
 		b.kept[c] = &kept{}
 	}
@@ -124,7 +125,7 @@ func (b *Backlog) sagas(gauge recordGauge) {
 	}
 	gauge(SagasUncounted, uncounted, b.labels)
 	for _, c := range b.last.Sagas {
-		all := b.live(gauge, SagasLive, attribute.String(labelSaga, c.Name), c.Running, c.Compensating)
+		all := b.active(gauge, SagasLive, attribute.String(labelSaga, c.Name), c.Running, c.Compensating)
 		gauge(SagasStuck, float64(c.Stuck), all)
 		gauge(SagasPaused, float64(c.Paused), all)
 		gauge(SagasFailing, float64(c.Failing), all)
@@ -133,19 +134,19 @@ func (b *Backlog) sagas(gauge recordGauge) {
 		gauge(SagaAge, c.Oldest.Seconds(), all)
 	}
 	for _, c := range b.last.Tracked {
-		all := b.live(gauge, TrackedLive, attribute.String(labelFlow, c.Flow), c.Running, c.Compensating)
+		all := b.active(gauge, TrackedLive, attribute.String(labelFlow, c.Flow), c.Running, c.Compensating)
 		gauge(TrackedOverdue, float64(c.Overdue), all)
 		gauge(TrackedDrifted, float64(c.Drifted), all)
 	}
 }
 
-// live reports the sagas of a definition or flow that have not ended. It returns the labels for the other
+// active reports the sagas of a definition or flow that have not ended. It returns the labels for the other
 // metrics of the definition or flow.
-func (b *Backlog) live(gauge recordGauge, of string, name attribute.KeyValue, running,
+func (b *Backlog) active(gauge recordGauge, gaugeName string, name attribute.KeyValue, running,
 	compensating int64) metric.ObserveOption {
 	source := attribute.String(labelSource, b.last.Source)
-	gauge(of, float64(running), labelled(source, name, attribute.String(labelStatus, "running")))
-	gauge(of, float64(compensating), labelled(source, name, attribute.String(labelStatus, "compensating")))
+	gauge(gaugeName, float64(running), labelled(source, name, attribute.String(labelStatus, "running")))
+	gauge(gaugeName, float64(compensating), labelled(source, name, attribute.String(labelStatus, "compensating")))
 	return labelled(source, name)
 }
 

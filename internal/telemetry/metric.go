@@ -301,7 +301,7 @@ func (m meter) histogramOf(d Metric) metric.Float64Histogram {
 // recordGauge records the value of a gauge.
 type recordGauge func(name string, v float64, labels metric.ObserveOption)
 
-// watch calls read at every collection of metrics, until stop is called.
+// watch calls the function read at every collection of metrics, until the caller calls stop.
 func (m meter) watch(read func(context.Context, recordGauge), names ...string) (stop func()) {
 	gauges := make(map[string]metric.Float64ObservableGauge, len(names))
 	all := make([]metric.Observable, 0, len(names))

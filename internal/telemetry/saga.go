@@ -33,20 +33,20 @@ func (s *Saga) Knows(saga string, steps []string, ends ...string) {
 	if !s.ended.Enabled(ctx) {
 		return
 	}
-	s.started.Add(ctx, 0, s.of(saga, "", "").add...)
-	s.replies.Add(ctx, 0, s.of("", "", "taken").add...)
+	s.started.Add(ctx, 0, s.labelsOf(saga, "", "").add...)
+	s.replies.Add(ctx, 0, s.labelsOf("", "", "taken").add...)
 	for _, status := range ends {
-		s.ended.Add(ctx, 0, s.of(saga, "", status).add...)
+		s.ended.Add(ctx, 0, s.labelsOf(saga, "", status).add...)
 	}
 	for _, step := range steps {
-		s.failed.Add(ctx, 0, s.of(saga, step, "").add...)
+		s.failed.Add(ctx, 0, s.labelsOf(saga, step, "").add...)
 	}
 }
 
 // Started counts a saga that was started in a transaction of the caller.
 func (s *Saga) Started(saga string) {
 	if ctx := context.Background(); s.started.Enabled(ctx) {
-		s.started.Add(ctx, 1, s.of(saga, "", "").add...)
+		s.started.Add(ctx, 1, s.labelsOf(saga, "", "").add...)
 	}
 }
 
@@ -54,10 +54,10 @@ func (s *Saga) Started(saga string) {
 func (s *Saga) Ended(saga, status string, took time.Duration) {
 	ctx := context.Background()
 	if s.ended.Enabled(ctx) {
-		s.ended.Add(ctx, 1, s.of(saga, "", status).add...)
+		s.ended.Add(ctx, 1, s.labelsOf(saga, "", status).add...)
 	}
 	if s.lasted.Enabled(ctx) {
-		s.lasted.Record(ctx, max(0, took.Seconds()), s.of(saga, "", status).record...)
+		s.lasted.Record(ctx, max(0, took.Seconds()), s.labelsOf(saga, "", status).record...)
 	}
 }
 
@@ -66,29 +66,30 @@ func (s *Saga) Ended(saga, status string, took time.Duration) {
 func (s *Saga) Stepped(saga, step, outcome string, took time.Duration) {
 	ctx := context.Background()
 	if s.stepped.Enabled(ctx) {
-		s.stepped.Add(ctx, 1, s.of(saga, step, outcome).add...)
+		s.stepped.Add(ctx, 1, s.labelsOf(saga, step, outcome).add...)
 	}
 	if s.stepTook.Enabled(ctx) {
-		s.stepTook.Record(ctx, max(0, took.Seconds()), s.of(saga, step, outcome).record...)
+		s.stepTook.Record(ctx, max(0, took.Seconds()), s.labelsOf(saga, step, outcome).record...)
 	}
 }
 
-// Failed counts attempts of a step, or of its undo, that failed.
+// Failed counts failed attempts of a step or of its undo.
 func (s *Saga) Failed(saga, step string, attempts int) {
 	if ctx := context.Background(); attempts > 0 && s.failed.Enabled(ctx) {
-		s.failed.Add(ctx, int64(attempts), s.of(saga, step, "").add...)
+		s.failed.Add(ctx, int64(attempts), s.labelsOf(saga, step, "").add...)
 	}
 }
 
 // Replied counts a participant's reply by its outcome.
 func (s *Saga) Replied(outcome string) {
 	if ctx := context.Background(); s.replies.Enabled(ctx) {
-		s.replies.Add(ctx, 1, s.of("", "", outcome).add...)
+		s.replies.Add(ctx, 1, s.labelsOf("", "", outcome).add...)
 	}
 }
 
-// of returns the labels for a saga, a step and an outcome. It caches them, because there are only a few.
-func (s *Saga) of(saga, step, outcome string) set {
+// labelsOf returns the labels for a saga, a step and an outcome. It caches them, because there are only a
+// few.
+func (s *Saga) labelsOf(saga, step, outcome string) set {
 	k := [3]string{saga, step, outcome}
 	s.mu.RLock()
 	got, ok := s.by[k]

@@ -60,15 +60,15 @@ func NewRelay(p Providers) *Relay {
 		meter: m}
 }
 
-// Watch reports the state of a relay until stop is called: the number of its shards, whether it is ready, and
-// whether it polls because it cannot read commits from the WAL (deaf).
-func (r *Relay) Watch(owner string, now func() (shards int, ready bool), deaf func() bool) (stop func()) {
+// Watch reports the state of a relay until the caller calls stop: the number of its shards, and whether it
+// is ready. It also reports whether the relay polls because it cannot read commits from the WAL.
+func (r *Relay) Watch(owner string, now func() (shards int, ready bool), polls func() bool) (stop func()) {
 	labels := metric.WithAttributeSet(attribute.NewSet(attribute.String(labelOwner, owner)))
 	return r.meter.watch(func(_ context.Context, gauge recordGauge) {
 		shards, ready := now()
 		gauge(RelayShards, float64(shards), labels)
 		gauge(RelayReady, one(ready), labels)
-		gauge(RelayDeaf, one(deaf()), labels)
+		gauge(RelayDeaf, one(polls()), labels)
 	}, RelayShards, RelayReady, RelayDeaf)
 }
 
@@ -104,7 +104,7 @@ func (t *Run) Took(m *skald.Message) {
 	if t.n == 0 || t.topic != m.Topic {
 		t.End()
 		t.topic = m.Topic
-		t.relay.seen(m.Topic)
+		t.relay.startTopic(m.Topic)
 		if ctx := context.Background(); t.relay.delay.Enabled(ctx) {
 			t.relay.delay.Record(ctx, max(0, t.at.Sub(m.Time).Seconds()),
 				t.relay.labels.of(m.Topic, "").record...)
@@ -121,8 +121,8 @@ func (t *Run) End() {
 	t.n = 0
 }
 
-// seen starts the counters of a topic at 0, so that a rate includes the first failure.
-func (r *Relay) seen(topic string) {
+// startTopic starts the counters of a topic at 0, so that a rate includes the first failure.
+func (r *Relay) startTopic(topic string) {
 	if ctx := context.Background(); r.published.Enabled(ctx) && r.labels.news(topic) {
 		for _, outcome := range []string{Taken, Aside, NotDone} {
 			r.published.Add(ctx, 0, r.labels.of(topic, outcome).add...)
@@ -133,11 +133,11 @@ func (r *Relay) seen(topic string) {
 // Refused counts a message that the broker refused, for the first time or again.
 func (r *Relay) Refused(topic string) { r.count(topic, Aside) }
 
-// Failed counts a message that the relay publishes again at once.
+// Failed counts a failed publish of a message. The relay publishes this message again immediately.
 func (r *Relay) Failed(topic string) { r.count(topic, NotDone) }
 
 func (r *Relay) count(topic, outcome string) {
-	r.seen(topic)
+	r.startTopic(topic)
 	if ctx := context.Background(); r.published.Enabled(ctx) {
 		r.published.Add(ctx, 1, r.labels.of(topic, outcome).add...)
 	}
@@ -243,7 +243,7 @@ type InboxState struct {
 	Ready                                  bool
 }
 
-// Watch reports the state of the inbox until stop is called.
+// Watch reports the state of the inbox until the caller calls stop.
 func (i *Inbox) Watch(now func() InboxState) (stop func()) {
 	labels := metric.WithAttributeSet(attribute.NewSet(attribute.String(labelConsumer, i.consumer)))
 	return i.meter.watch(func(_ context.Context, gauge recordGauge) {
@@ -348,14 +348,14 @@ func (i *Inbox) Missed(n int64) {
 	}
 }
 
-// Ended records the end of one attempt. done reports whether its effect is committed.
-func (i *Inbox) Ended(m *skald.Message, outcome string, took time.Duration, done bool, now time.Time) {
+// Ended records the end of one attempt. The argument committed reports whether its effect is committed.
+func (i *Inbox) Ended(m *skald.Message, outcome string, took time.Duration, committed bool, now time.Time) {
 	ctx := context.Background()
 	i.add(m.Topic, outcome, 1)
 	if i.duration.Enabled(ctx) {
 		i.duration.Record(ctx, took.Seconds(), i.labels.of(m.Topic, outcome).record...)
 	}
-	if done && !m.Time.IsZero() && i.delay.Enabled(ctx) {
+	if committed && !m.Time.IsZero() && i.delay.Enabled(ctx) {
 		i.delay.Record(ctx, max(0, now.Sub(m.Time).Seconds()), i.labels.of(m.Topic, "").record...)
 	}
 }

@@ -45,8 +45,9 @@ func (b *Breaker) Enter(now time.Time) (p *Pass, wait time.Duration) {
 	return &Pass{b, open}, 0
 }
 
-// Leave ends a call. failed means that the outcome of the call is unknown. Leave ignores the failure of a
-// call that began before the breaker opened. opened reports whether this failure opened the breaker.
+// Leave ends a call. The argument failed means that the outcome of the call is unknown. Leave ignores the
+// failure of a call that began before the breaker opened. The result opened reports whether this failure
+// opened the breaker.
 func (p *Pass) Leave(failed bool, now time.Time) (opened bool) {
 	b := p.b
 	b.mu.Lock()

@@ -40,14 +40,14 @@ type Answer struct {
 	Since time.Time // the time of the last change between success and failure; zero without a change
 }
 
-// NewProbe returns a Probe that calls ask, with a timeout for each call. report, if not nil, is called with
-// the result of each request.
-func NewProbe(ask func(context.Context) error, timeout time.Duration, now func() time.Time,
+// NewProbe returns a Probe that calls the function request, with a timeout for each call. If report is not
+// nil, the Probe calls it with the result of each request.
+func NewProbe(request func(context.Context) error, timeout time.Duration, now func() time.Time,
 	report func(error)) *Probe {
 	if report == nil {
 		report = func(error) {}
 	}
-	return &Probe{ask: ask, timeout: timeout, now: now, told: make(chan struct{}, 1), report: report}
+	return &Probe{ask: request, timeout: timeout, now: now, told: make(chan struct{}, 1), report: report}
 }
 
 // Ask starts a request, unless a request is in progress or the last one was a moment ago. It does not wait

@@ -41,17 +41,18 @@ type Server struct {
 	nudge    chan struct{}    // requests a probe at once
 }
 
-// New returns a server with an unknown state. ask sends a probe and returns its error. If ask is nil, the
-// server always counts as answering. now is the clock that limits the rate of probes.
-func New(name string, log *slog.Logger, now func() time.Time, ask func(ctx context.Context) error) *Server {
+// New returns a server with an unknown state. The function probe sends a probe and returns its error. If
+// probe is nil, the server always counts as answering. The function now is the clock that limits the rate
+// of probes.
+func New(name string, log *slog.Logger, now func() time.Time, probe func(ctx context.Context) error) *Server {
 	s := &Server{name: name, log: log, logged: backoff.NewLogLimit(), nudge: make(chan struct{}, 1)}
-	if ask != nil {
+	if probe != nil {
 		s.probe = NewProbe(func(ctx context.Context) error {
 			s.mu.Lock()
 			s.asked = time.Now()
 			s.mu.Unlock()
-			return ask(ctx)
-		}, store.ProbeWait, now, s.found)
+			return probe(ctx)
+		}, store.ProbeWait, now, s.recordProbe)
 	}
 	return s
 }
@@ -108,9 +109,9 @@ func (s *Server) Suspect() {
 	}
 }
 
-// Away returns the reason why the server counts as away, and the time since when. why is "" if the server
-// answers.
-func (s *Server) Away() (why string, since time.Time) {
+// Away returns the reason why the server counts as away, and the time at which it stopped answering. The
+// reason is "" if the server answers.
+func (s *Server) Away() (reason string, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.misses < enough {
@@ -136,10 +137,10 @@ func (s *Server) Watch(ctx context.Context) {
 			suspected = true
 		case <-timer.C:
 		}
-		if suspected || s.due() <= 0 {
+		if suspected || s.untilProbe() <= 0 {
 			suspected = !s.probe.AskNow(ctx) && suspected
 		}
-		wait := s.due()
+		wait := s.untilProbe()
 		if suspected || wait <= 0 {
 			wait = max(s.probe.Wait(), time.Millisecond)
 		}
@@ -147,8 +148,8 @@ func (s *Server) Watch(ctx context.Context) {
 	}
 }
 
-// due returns the time until the next probe.
-func (s *Server) due() time.Duration {
+// untilProbe returns the time until the next probe.
+func (s *Server) untilProbe() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.misses > 0 {
@@ -157,8 +158,8 @@ func (s *Server) due() time.Duration {
 	return time.Until(s.answered.Add(quiet))
 }
 
-// found records the result of a probe.
-func (s *Server) found(err error) {
+// recordProbe records the result of a probe.
+func (s *Server) recordProbe(err error) {
 	if err == nil {
 		s.Answered()
 		return

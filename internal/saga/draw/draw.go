@@ -112,7 +112,7 @@ func words(s plan.Step) (out []string) {
 	return out
 }
 
-// Text returns a table with a line for each step. Marks may be nil if there is no saga.
+// Text returns a table with a line for each step. The map marks may be nil if there is no saga.
 func Text(g plan.Graph, marks map[string]Mark) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "saga %s", g.Name)
@@ -150,7 +150,7 @@ func line(s string) string {
 	}, s)
 }
 
-// Mermaid returns a flow chart. Marks may be nil if there is no saga.
+// Mermaid returns a flow chart. The map marks may be nil if there is no saga.
 func Mermaid(g plan.Graph, marks map[string]Mark) string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")

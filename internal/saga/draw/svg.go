@@ -25,9 +25,9 @@ const (
 	maxWidth  = 260
 )
 
-// SVG returns a picture from left to right. Each step is in the column after the last step that it waits for.
-// The picture contains no script, font or link. It names the saga and its steps for screen readers. Marks may
-// be nil if there is no saga.
+// SVG returns a picture from left to right. Each step is in the column after the last step that it waits
+// for. The picture contains no script, font or link. It names the saga and its steps for screen readers.
+// The map marks may be nil if there is no saga.
 func SVG(g plan.Graph, marks map[string]Mark) string {
 	boxes, width, height := layout(g)
 	return picture(g, marks, boxes, width, height, false)
@@ -36,7 +36,7 @@ func SVG(g plan.Graph, marks map[string]Mark) string {
 // TallSVG is like SVG, but goes from top to bottom, for a narrow screen. A page may contain both pictures,
 // which have the CSS classes broad and tall.
 func TallSVG(g plan.Graph, marks map[string]Mark) string {
-	boxes, width, height := turn(layout(g))
+	boxes, width, height := turnBoxes(layout(g))
 	return picture(g, marks, boxes, width, height, true)
 }
 
@@ -95,13 +95,13 @@ func draw(b *strings.Builder, at box, s plan.Step, m Mark) {
 		}
 		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle"%s>%s</text>`, at.x+at.w/2,
 			at.y+20+15*n, style,
-			html.EscapeString(line(short(text, at.w, n))))
+			html.EscapeString(line(fitLine(text, at.w, n))))
 	}
 	b.WriteString("</g>\n")
 }
 
-// short returns s, cut to the width of the box. The first line has n=0, and is bold.
-func short(s string, width, n int) string {
+// fitLine returns s, cut to the width of the box. The first line has n=0, and is bold.
+func fitLine(s string, width, n int) string {
 	most := (width - padding) / perRune
 	if n > 0 {
 		most = width / perSmall
@@ -156,8 +156,8 @@ func layout(g plan.Graph) (boxes []box, width, height int) {
 	return boxes, x - gapX + margin, height
 }
 
-// turn returns a layout in which each column is a centred row.
-func turn(boxes []box, _, _ int) (turned []box, width, height int) {
+// turnBoxes returns a layout in which each column is a centred row.
+func turnBoxes(boxes []box, _, _ int) (turned []box, width, height int) {
 	columns := map[int][]int{} // indexes of boxes, by x
 	for i, b := range boxes {
 		columns[b.x] = append(columns[b.x], i)
