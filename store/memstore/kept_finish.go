@@ -15,7 +15,7 @@ func (ms *messages) Finish(f *store.Finish) (change, error) {
 		err = k.checkCall(f.WasCall)
 	}
 	if err == nil {
-		err = k.stillDead(f.DeadAt)
+		err = k.checkStillDead(f.DeadAt)
 	}
 	if err == nil && f.Place != 0 && f.Place != k.Place {
 		err = fmt.Errorf("%s has another place now: %w", k.ID, store.ErrLost)
@@ -36,7 +36,7 @@ func (ms *messages) Requeue(r *store.Requeue, now time.Time) (change, error) {
 		return nil, nil
 	}
 	if err == nil {
-		err = k.stillDead(r.DeadAt)
+		err = k.checkStillDead(r.DeadAt)
 	}
 	if err == nil && r.Attempts != nil && (k.Dead != nil || k.Attempts < *r.Attempts) {
 		err = fmt.Errorf("%s is not parked any more with these attempts: %w", r.ID, store.ErrLost)

@@ -82,9 +82,10 @@ func (k row) checkCall(callKey string) error {
 	return nil
 }
 
-// stillDead returns store.ErrLost unless k is a dead letter since died. It returns nil if died is zero.
-func (k row) stillDead(died time.Time) error {
-	if died.IsZero() || k.Dead != nil && k.Dead.At.Equal(died) {
+// checkStillDead returns store.ErrLost unless k is a dead letter that died at the time diedAt. It returns
+// nil if diedAt is zero.
+func (k row) checkStillDead(diedAt time.Time) error {
+	if diedAt.IsZero() || k.Dead != nil && k.Dead.At.Equal(diedAt) {
 		return nil
 	}
 	return fmt.Errorf("%s is not that dead letter any more: %w", k.ID, store.ErrLost)

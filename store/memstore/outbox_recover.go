@@ -7,11 +7,11 @@ import (
 	"github.com/skald-go/skald/store"
 )
 
-// NotMoved returns an error if the shards do not fit the database, or if owned, the shards that a relay had,
-// differ from the stored ones. It records the reason until Recover.
-func (o *outboxTable) NotMoved(owned []store.Shard) error {
+// NotMoved returns an error if the shards do not fit the database. It also returns an error if the stored
+// shards contradict lastKnown, the shards that a relay had. It records the reason until Recover.
+func (o *outboxTable) NotMoved(lastKnown []store.Shard) error {
 	if o.moved == "" {
-		o.moved = o.contradiction(owned)
+		o.moved = o.contradiction(lastKnown)
 	}
 	if o.moved != "" {
 		return &store.MovedError{Observed: o.moved}
@@ -40,14 +40,14 @@ func (o *outboxTable) contradiction(owned []store.Shard) string {
 	return ""
 }
 
-// Recover resets all shards to the oldest stored row, if the database moved. If dry is true, it only reports
-// the move.
-func (o *outboxTable) Recover(dry bool) (done store.Recovered) {
+// Recover resets all shards to the oldest stored row, if the database moved. If checkOnly is true, it only
+// reports the move.
+func (o *outboxTable) Recover(checkOnly bool) (done store.Recovered) {
 	if o.NotMoved(nil) == nil {
 		return done
 	}
 	done.Moved = o.moved
-	if dry {
+	if checkOnly {
 		return done
 	}
 	done.Shards, done.Again = len(o.shards), int64(len(o.rows))

@@ -35,11 +35,11 @@ func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	case len(es) > 1 && query.MovesOnly(es):
 		return c.moveMany(ctx, es)
 	}
-	groups, err := c.groups(es, stored)
+	groups, err := c.callsOfEach(es, stored)
 	if err == nil {
 		wait := store.LockWait(es, sqlexec.DefaultWait)
-		if err = c.together(ctx, wait, groups); sqlexec.Lost(err) {
-			err = c.oneByOne(ctx, wait, groups, stored)
+		if err = c.sendAll(ctx, wait, groups); sqlexec.Lost(err) {
+			err = c.sendEach(ctx, wait, groups, stored)
 		}
 	}
 	if err != nil {
@@ -53,9 +53,9 @@ func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	return stored, nil
 }
 
-// groups returns the calls of each effect. If the intake already showed that a guard fails, the effect gets
-// no calls, and groups sets its element of stored to false.
-func (c *core) groups(es []store.Effect, stored []bool) ([][]sqlexec.Call, error) {
+// callsOfEach returns the calls of each effect. If the intake already showed that a guard fails, the effect
+// gets no calls, and callsOfEach sets its element of stored to false.
+func (c *core) callsOfEach(es []store.Effect, stored []bool) ([][]sqlexec.Call, error) {
 	groups := make([][]sqlexec.Call, len(es))
 	for i := range es {
 		calls, err := c.outflow(es[i:i+1], nil, nil)
@@ -69,7 +69,7 @@ func (c *core) groups(es []store.Effect, stored []bool) ([][]sqlexec.Call, error
 	return groups, nil
 }
 
-func (c *core) together(ctx context.Context, wait time.Duration, groups [][]sqlexec.Call) error {
+func (c *core) sendAll(ctx context.Context, wait time.Duration, groups [][]sqlexec.Call) error {
 	var all []sqlexec.Call
 	for _, calls := range groups {
 		all = append(all, calls...)
@@ -80,9 +80,9 @@ func (c *core) together(ctx context.Context, wait time.Duration, groups [][]sqle
 	return c.pg.Within(ctx, wait, "apply", all...)
 }
 
-// oneByOne sends the groups as one transaction, with a savepoint for each group. A group costs one round
-// trip, or two if its guard fails and oneByOne rolls the group back.
-func (c *core) oneByOne(ctx context.Context, wait time.Duration, groups [][]sqlexec.Call,
+// sendEach sends the groups as one transaction, with a savepoint for each group. A group costs one round
+// trip. It costs two round trips if its guard fails and sendEach rolls the group back.
+func (c *core) sendEach(ctx context.Context, wait time.Duration, groups [][]sqlexec.Call,
 	stored []bool) error {
 	err := c.pg.Runner.Within(ctx, c.pg.OwnSession(wait), func(send sqlexec.Sender) error {
 		for i, calls := range groups {

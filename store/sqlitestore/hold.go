@@ -31,7 +31,7 @@ func (s *Store) HoldEntities(ctx context.Context, tx *sql.Tx, h store.EntityHold
 func (s *Store) QueueState(ctx context.Context, tx *sql.Tx, holder string) (waits, front bool, err error) {
 	x, _, err := s.sessionOf(ctx, tx)
 	if err == nil {
-		waits, front, err = queued(ctx, x, holder)
+		waits, front, err = queueState(ctx, x, holder)
 	}
 	return waits, front, sqlexec.Failed("read places in line", err)
 }

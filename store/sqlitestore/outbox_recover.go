@@ -8,10 +8,10 @@ import (
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
 
-// contradiction returns a description if the file moved, which means that it was restored or copied. Then the
-// position of a shard is after the last row, or the shards that a relay had, owned, differ from the stored
-// shards.
-func contradiction(ctx context.Context, x *sqlexec.Session, owned []store.Shard) (saw string, err error) {
+// contradiction returns a description if the file moved, which means that it was restored or copied. In a
+// moved file, the position of a shard is after the last row, or the stored shards contradict lastKnown, the
+// shards that a relay had.
+func contradiction(ctx context.Context, x *sqlexec.Session, lastKnown []store.Shard) (saw string, err error) {
 	if err := x.Row(ctx, "Moved").Scan(&saw); err != nil || saw != "" {
 		return saw, err
 	}
@@ -28,7 +28,7 @@ func contradiction(ctx context.Context, x *sqlexec.Session, owned []store.Shard)
 			return fmt.Sprintf("shard %d is at row %s, but the last row is %d", l.ID, last(l.Cursor), end),
 				nil
 		}
-		for _, k := range owned {
+		for _, k := range lastKnown {
 			switch {
 			case k.ID != l.ID:
 			case l.Epoch < k.Epoch:

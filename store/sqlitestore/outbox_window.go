@@ -72,7 +72,7 @@ func (o *outboxTable) Pull(ctx context.Context, w store.Window, limit int) (page
 		return page, fmt.Errorf("pull from %d to %d, but the last row is %d: %w", base, tip, end,
 			store.ErrMoved)
 	}
-	first, last := hull(w.Buckets)
+	first, last := enclosing(w.Buckets)
 	rows, err := o.run.Query(ctx, "Pull", max(base, w.After), tip, first, last)
 	if err != nil {
 		return page, sqlexec.Failed("pull", err)
@@ -104,9 +104,9 @@ func fill(page *store.Page, rows *sql.Rows, buckets [][2]int, limit int) (err er
 	return rows.Err()
 }
 
-// hull returns the smallest range that includes all ranges. The statement selects this range, and fill skips
-// the rows between the ranges.
-func hull(ranges [][2]int) (first, last int) {
+// enclosing returns the smallest range that includes all ranges. The statement selects this range, and fill
+// skips the rows between the ranges.
+func enclosing(ranges [][2]int) (first, last int) {
 	if ranges == nil {
 		return 0, store.Buckets - 1
 	}

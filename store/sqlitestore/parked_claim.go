@@ -14,7 +14,7 @@ import (
 
 // claim claims due parked messages. It writes nothing if no messages are due.
 func claim(ctx context.Context, run *sqlexec.DB, w store.ClaimRequest) (c store.Claimed, err error) {
-	others, most := joined(w.Not), w.ClaimSize
+	others, most := kindsJSON(w.Not), w.ClaimSize
 	p, err := run.Prepare(ctx)
 	if err != nil {
 		return c, sqlexec.Failed("claim", err)
@@ -35,7 +35,7 @@ func claim(ctx context.Context, run *sqlexec.DB, w store.ClaimRequest) (c store.
 				return err
 			}
 			keys = len(c.Parked)
-			with, err := prefetched(ctx, x, c.Parked, most, w.Not)
+			with, err := prefetch(ctx, x, c.Parked, most, w.Not)
 			c.Parked = append(c.Parked, with...)
 			return err
 		})
@@ -57,10 +57,10 @@ func claim(ctx context.Context, run *sqlexec.DB, w store.ClaimRequest) (c store.
 	return c, nil
 }
 
-// prefetched reads messages that the process may handle directly after a claimed message of the same key. If
+// prefetch reads messages that the process may handle directly after a claimed message of the same key. If
 // the process of an earlier claim was lost, prefetched also counts that claim for the messages that it
 // prefetched.
-func prefetched(ctx context.Context, x *sqlexec.Session, claimed []store.Parked, most store.ClaimSize,
+func prefetch(ctx context.Context, x *sqlexec.Session, claimed []store.Parked, most store.ClaimSize,
 	not []store.Kind) (all []store.Parked, err error) {
 	bytes := 0
 	for i := range claimed {
@@ -109,8 +109,8 @@ func plain(p *store.Parked, not []store.Kind) bool {
 		!slices.Contains(not, store.Kind{Topic: p.Message.Topic, Type: p.Message.Type})
 }
 
-// joined returns kinds as a JSON array of texts, as the statements compare them.
-func joined(kinds []store.Kind) string {
+// kindsJSON returns kinds as a JSON array of texts, as the statements compare them.
+func kindsJSON(kinds []store.Kind) string {
 	list := make([]string, len(kinds))
 	for i, k := range kinds {
 		list[i] = k.Topic + "\x1f" + k.Type

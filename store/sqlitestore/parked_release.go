@@ -24,7 +24,7 @@ func finish(ctx context.Context, x *sqlexec.Session, f *store.Finish) error {
 	if f.Attempts != nil {
 		at = column.CallKey(f.WasCall)
 	}
-	if err := stillDead(ctx, x, f.Consumer, f.Identity, f.DeadAt); err != nil {
+	if err := checkStillDead(ctx, x, f.Consumer, f.Identity, f.DeadAt); err != nil {
 		return err
 	}
 	return change(ctx, x, "DeleteParked", f.Consumer, f.Identity, f.Attempts, at, f.Place)
@@ -40,7 +40,7 @@ func releaseDead(ctx context.Context, x *sqlexec.Session, r *store.Requeue) erro
 }
 
 func parkedRelease(ctx context.Context, x *sqlexec.Session, name string, r *store.Requeue) error {
-	if err := stillDead(ctx, x, r.Consumer, r.Identity, r.DeadAt); err != nil {
+	if err := checkStillDead(ctx, x, r.Consumer, r.Identity, r.DeadAt); err != nil {
 		return err
 	}
 	if r.Attempts != nil {
@@ -58,15 +58,15 @@ func parkedRelease(ctx context.Context, x *sqlexec.Session, name string, r *stor
 	return change(ctx, x, name, r.Consumer, r.Identity, nil)
 }
 
-// stillDead returns store.ErrLost unless the message is a dead letter since died. It returns nil if died is
-// zero.
-func stillDead(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity,
-	died time.Time) error {
-	if died.IsZero() {
+// checkStillDead returns store.ErrLost unless the message is a dead letter that died at the time diedAt. It
+// returns nil if diedAt is zero.
+func checkStillDead(ctx context.Context, x *sqlexec.Session, consumer string, id store.Identity,
+	diedAt time.Time) error {
+	if diedAt.IsZero() {
 		return nil
 	}
 	k, _, err := findKept(ctx, x, consumer, id)
-	if err == nil && !sqlexec.ReadTime(k.died).Equal(died) {
+	if err == nil && !sqlexec.ReadTime(k.died).Equal(diedAt) {
 		err = fmt.Errorf("%s is not that dead letter any more: %w", id.ID, store.ErrLost)
 	}
 	return err

@@ -30,8 +30,8 @@ func holdEntity(ctx context.Context, x *sqlexec.Session, h *store.EntityHold,
 	return holder == "" || holder == h.Holder, nil
 }
 
-// queued reports whether holder is in a queue, and whether it is at the front of all its queues.
-func queued(ctx context.Context, x *sqlexec.Session, holder string) (waits, first bool, err error) {
+// queueState reports whether holder is in a queue, and whether it is at the front of all its queues.
+func queueState(ctx context.Context, x *sqlexec.Session, holder string) (waits, first bool, err error) {
 	err = x.Row(ctx, "QueueState", holder).Scan(&waits, &first)
 	return waits, first, err
 }

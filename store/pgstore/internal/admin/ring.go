@@ -71,10 +71,10 @@ func (rs Rings) Live(earliest, latest time.Time, width, margin time.Duration) ma
 // Slots returns the number of slots of the newest ring.
 func (rs Rings) Slots() int { return rs[len(rs)-1].Slots }
 
-// Parse parses the rings in skald_setting. It returns otherwise if text is empty.
-func Parse(text string, otherwise Rings) (Rings, error) {
+// Parse parses the rings in skald_setting. If text is empty, Parse returns the fallback.
+func Parse(text string, fallback Rings) (Rings, error) {
 	if text == "" {
-		return otherwise, nil
+		return fallback, nil
 	}
 	var rs Rings
 	if err := json.Unmarshal([]byte(text), &rs); err != nil {

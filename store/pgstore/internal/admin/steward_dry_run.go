@@ -38,7 +38,7 @@ func (s *Steward) forecast(ctx context.Context, keep store.Retention) (store.Mai
 	return k.done, nil
 }
 
-// count adds the number of rows in a leaf to sum. It returns the error of guard if that fails.
+// count adds the number of rows in a leaf to sum. If the call guard fails, count returns its error.
 func (s *Steward) count(ctx context.Context, what string, sum *int64, guard sqlexec.Call) error {
 	var n int64
 	if err := s.pg.Short(ctx, "count leaf", guard, sqlexec.Call{SQL: what}.Into(&n)); err != nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
 )
 
-// holdLease takes or renews a lease for ttl, and reports whether owner has it. If ttl is not
-// above 0, it releases the lease.
+// holdLease takes or renews a lease for ttl, and reports whether owner has it. If ttl is 0 or less, it
+// releases the lease.
 func (s *Steward) holdLease(ctx context.Context, what, owner string,
-	ttl time.Duration) (mine bool, err error) {
+	ttl time.Duration) (ok bool, err error) {
 	if ttl <= 0 {
 		return false, s.pg.Short(ctx, "give back "+what, s.pg.Call("Disown", what, owner))
 	}
-	err = s.pg.Short(ctx, "take "+what, s.pg.Call("Own", what, owner, ttl.Microseconds()).Into(&mine))
-	return mine && err == nil, err
+	err = s.pg.Short(ctx, "take "+what, s.pg.Call("Own", what, owner, ttl.Microseconds()).Into(&ok))
+	return ok && err == nil, err
 }
 
 // Keeps reads the retention that the last Maintain of any process applied.

@@ -21,8 +21,8 @@ func Newest(files fs.FS, fallback int) int {
 	return all[len(all)-1].Version
 }
 
-// Reached returns the version of the tables. applied lists the applied migrations, as the statement Version
-// returns it.
+// Reached returns the version of the tables. The text applied lists the applied migrations, in the form that
+// the statement Version returns.
 func Reached(files fs.FS, applied string) (int, error) {
 	all, err := sqlfile.Migrations(files, ".")
 	if err != nil {

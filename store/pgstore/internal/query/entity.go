@@ -38,7 +38,7 @@ func LockedBy(in store.Intake, found store.Found) Locked {
 	return out
 }
 
-// Take adds one call for each entity to the given calls. The call locks the entity and writes its version to
+// Take adds one call for each entity to the given calls. The call locks the entity and stores its version in
 // versions.
 func (c *Entities) Take(calls []sqlexec.Call, locks []store.Lock, versions []int64) []sqlexec.Call {
 	last := -1
@@ -65,7 +65,7 @@ func chain(scan func(sqlexec.Scanner) error, f func()) func(sqlexec.Scanner) err
 	}
 }
 
-// TakeMany returns the call that locks each entity once and writes their versions to versions.
+// TakeMany returns the call that locks each entity once and stores the result in versions.
 func (c *Entities) TakeMany(locks []store.Lock, versions []int64) []sqlexec.Call {
 	if len(locks) == 0 {
 		return nil

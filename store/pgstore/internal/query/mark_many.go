@@ -197,8 +197,8 @@ func (w *manyMarks) claimed(list []int) sqlexec.Call {
 		loose.Sources, loose.IDs, looseTries, loose.Places)
 }
 
-// insert returns the call that inserts the marks in the order of list.
-func (w *manyMarks) insert(list []int) (sqlexec.Call, error) {
+// insert returns the call that inserts the marks in the given order.
+func (w *manyMarks) insert(order []int) (sqlexec.Call, error) {
 	var (
 		id        sqlexec.Identities
 		outcomes  []int16
@@ -206,10 +206,10 @@ func (w *manyMarks) insert(list []int) (sqlexec.Call, error) {
 		prints    []*int64
 		times     []int64
 		kept      []bool
-		ours      = make(map[[2]string]bool, len(list))
+		ours      = make(map[[2]string]bool, len(order))
 		consumer  = sqlexec.Name(w.marks[0].Consumer)
 		afterward = func(int64) {
-			for _, i := range list {
+			for _, i := range order {
 				if ours[storedIdentity(&w.marks[i])] {
 					continue
 				}
@@ -220,7 +220,7 @@ func (w *manyMarks) insert(list []int) (sqlexec.Call, error) {
 			}
 		}
 	)
-	for _, i := range list {
+	for _, i := range order {
 		m := &w.marks[i]
 		args, err := markArgs(m)
 		if err != nil {

@@ -157,8 +157,8 @@ func CursorsOnly(es []store.Effect) int {
 	return len(es)
 }
 
-// KeepAll stores the progress of many shards in one statement. It sets the element of stored for each shard
-// that the relay still owns.
+// KeepAll stores the progress of many shards in one statement. It sets the element of stored to true for
+// each shard that the relay still owns.
 func (o *Outbox) KeepAll(ctx context.Context, es []store.Effect, stored []bool) error {
 	n := len(es)
 	ids, epochs, tokens := make([]int32, n), make([]int64, n), make([]string, n)

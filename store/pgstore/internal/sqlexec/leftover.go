@@ -42,7 +42,7 @@ var errLeftover = errors.New("a function that was lent this connection may have 
 
 // Leftover checks an error that Skald's own statement had on conn. If an earlier handler left a role or a
 // setting on conn that may be the reason, Leftover closes conn and returns an outage. Otherwise it returns
-// cause.
+// the error cause.
 func Leftover(ctx context.Context, conn *pgx.Conn, cause error) error {
 	at, lent := conn.PgConn().CustomData()[startKey].(string)
 	if !lent || !OfSetting(cause) {

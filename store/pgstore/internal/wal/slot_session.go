@@ -112,7 +112,7 @@ func (r *Reader) connect(ctx context.Context) (*pgconn.PgConn, error) {
 	}
 	conn, err := pgconn.ConnectConfig(ctx, &config.Config)
 	if err != nil {
-		return nil, advised(err, "the role needs REPLICATION: ALTER ROLE … REPLICATION")
+		return nil, addRemedy(err, "the role needs REPLICATION: ALTER ROLE … REPLICATION")
 	}
 	return conn, nil
 }
@@ -186,7 +186,7 @@ func (r *Reader) prepare(ctx context.Context, s *walSlot, state *stateLog) (data
 			}
 			pause(ctx, repairEach)
 		default:
-			number, busy, err := s.take(ctx)
+			number, busy, err := s.catchUp(ctx)
 			if err != nil || !busy {
 				return origin{st.server, st.published}, number, err
 			}
@@ -285,7 +285,7 @@ func (s *walSlot) publish(ctx context.Context) error {
 	if sqlexec.SQLState(err) == "42710" { // another relay created it
 		return nil
 	}
-	return advised(err, "let the tables' owner run: "+s.text["WALPublish"])
+	return addRemedy(err, "let the tables' owner run: "+s.text["WALPublish"])
 }
 
 func (s *walSlot) make(ctx context.Context, failover bool) error {
@@ -299,7 +299,7 @@ func (s *walSlot) make(ctx context.Context, failover bool) error {
 	if sqlexec.SQLState(err) == "42710" {
 		return nil
 	}
-	return advised(err, "let a superuser or a role with REPLICATION run: "+text)
+	return addRemedy(err, "let a superuser or a role with REPLICATION run: "+text)
 }
 
 func (s *walSlot) drop(ctx context.Context) error {
@@ -316,10 +316,10 @@ func (s *walSlot) advance(ctx context.Context) error {
 	return err
 }
 
-// take moves the slot to the present position, and then gets a new transaction number. The stream has every
-// commit after that position; transactions that committed earlier have smaller numbers. busy means that
-// another session uses or changed the slot.
-func (s *walSlot) take(ctx context.Context) (number uint32, busy bool, err error) {
+// catchUp moves the slot to the present position, and then gets a new transaction number. The stream has
+// every commit after that position; transactions that committed earlier have smaller numbers. If inUse is
+// true, another session uses or changed the slot.
+func (s *walSlot) catchUp(ctx context.Context) (number uint32, inUse bool, err error) {
 	switch err := s.advance(ctx); {
 	case sqlexec.SQLState(err) == "55006", sqlexec.SQLState(err) == "42704":
 		return 0, true, nil
@@ -336,8 +336,9 @@ func (s *walSlot) take(ctx context.Context) (number uint32, busy bool, err error
 	return uint32(n), false, err
 }
 
-// advised adds remedy to err if a right is missing, and another remedy if a limit of the server is reached.
-func advised(err error, remedy string) error {
+// addRemedy adds remedy to err if a right is missing, and another remedy if a limit of the server is
+// reached.
+func addRemedy(err error, remedy string) error {
 	switch sqlexec.SQLState(err) {
 	case "53400":
 		remedy = "raise max_replication_slots"

@@ -42,7 +42,7 @@ func Take(ctx context.Context, path, newPath string) (err error) {
 	if _, err := db.ExecContext(ctx, text["Backup"], part); err != nil {
 		return errors.Join(fmt.Errorf("back up %s: %w", path, err), dropped(part))
 	}
-	if err := sound(ctx, part, text["QuickCheck"]); err != nil {
+	if err := checkFile(ctx, part, text["QuickCheck"]); err != nil {
 		return errors.Join(fmt.Errorf("back up %s: the copy: %w", path, err), dropped(part))
 	}
 	if err := synced(part); err != nil {
@@ -69,8 +69,8 @@ func dropped(part string) error {
 	return nil
 }
 
-// sound returns an error unless the check of SQLite finds the file at path intact. It changes nothing.
-func sound(ctx context.Context, path, check string) (err error) {
+// checkFile returns an error unless the check of SQLite finds the file at path intact. It changes nothing.
+func checkFile(ctx context.Context, path, check string) (err error) {
 	c, err := sqlite.NewConnector("file:" + (&url.URL{Path: path}).EscapedPath() + "?mode=ro&immutable=1")
 	if err != nil {
 		return err

@@ -71,7 +71,7 @@ func (d *doctor) Examine(ctx context.Context, e store.Exam) ([]skald.Finding, er
 		say("connections", true, "", "only one transaction writes at a time, with any number of connections", "")
 	}
 	if e.Rate > 0 {
-		loaded(say, e.Rate, keep, size, file)
+		checkLoad(say, e.Rate, keep, size, file)
 	}
 	return out, nil
 }
@@ -94,12 +94,12 @@ func (d *doctor) examineServer(ctx context.Context) ([]skald.Finding, error) {
 	return []skald.Finding{f}, nil
 }
 
-// loaded estimates whether commits permit the rate, because they run one at a time. It also estimates the
-// disk space that the retention needs at that rate.
-func loaded(say func(name string, ok bool, worst skald.Grade, saw, remedy string), rate float64,
+// checkLoad estimates whether commits permit the rate. Commits run one at a time. It also estimates the disk
+// space that the retention needs at that rate.
+func checkLoad(say func(name string, ok bool, worst skald.Grade, saw, remedy string), rate float64,
 	keep store.Retention, size int64, file string) {
 	if file != "" { // not in memory
-		switch flush, err := flushing(filepath.Dir(file)); {
+		switch flush, err := flushTime(filepath.Dir(file)); {
 		case err != nil:
 			say("rate", false, skald.Doubtful, fmt.Sprintf("the time of a commit could not be measured: %v",
 				err), "let this user create a temporary file next to the database")
@@ -121,9 +121,9 @@ func loaded(say func(name string, ok bool, worst skald.Grade, saw, remedy string
 			rate, gib(rowBytes, keep.Outbox), gib(markBytes, keep.Marks), float64(size)/(1<<30)), "")
 }
 
-// flushing returns the time to flush a page of a file in dir to the disk, as a commit does. It returns the
+// flushTime returns the time to flush a page of a file in dir to the disk, as a commit does. It returns the
 // median of 15 tries with a temporary file.
-func flushing(dir string) (_ time.Duration, err error) {
+func flushTime(dir string) (_ time.Duration, err error) {
 	f, err := os.CreateTemp(dir, "skald-doctor-*")
 	if err != nil {
 		return 0, err

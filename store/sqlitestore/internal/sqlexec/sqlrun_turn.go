@@ -19,7 +19,7 @@ func newTurnstile() turnstile { return make(turnstile, 1) }
 type turn struct {
 	at   turnstile
 	over atomic.Bool
-	left atomic.Bool // a statement of the transaction may have left state on the connection: see mayLeaveState
+	left atomic.Bool // a statement may have left state on the connection: see mayLeaveState
 }
 
 func (t *turn) end() {
