@@ -54,8 +54,8 @@ func (d *Doctor) waiting(ctx context.Context, b broker.Broker) {
 		}
 		lag, err := b.Lag(ctx, c.Name, c.Topics...)
 		if err != nil {
-			d.Add("broker", "lag of "+c.Name, skald.Doubtful, err.Error(),
-				"give this user the rights of a consumer, or run doctor as a user that has them")
+			d.Add("broker", "lag of "+c.Name, skald.Doubtful, err.Error(), "if a right is missing, give this user "+
+				"the rights of a consumer, or run doctor as a user that has them; otherwise correct the URL of the broker")
 			continue
 		}
 		d.lag[c.Name] = lag

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -106,9 +107,9 @@ func ReadLetters(in io.Reader) iter.Seq2[*store.Parked, error] {
 	return func(yield func(*store.Parked, error) bool) {
 		lines := bufio.NewReader(in)
 		for n := 1; ; n++ {
-			line, end := lines.ReadBytes('\n')
+			line, end := readLine(lines)
 			if end != nil && end != io.EOF {
-				yield(nil, end)
+				yield(nil, fmt.Errorf("line %d of the file: %w", n, end))
 				return
 			}
 			if line = bytes.TrimSpace(line); len(line) > 0 {
@@ -123,6 +124,23 @@ func ReadLetters(in io.Reader) iter.Seq2[*store.Parked, error] {
 			if end == io.EOF {
 				return
 			}
+		}
+	}
+}
+
+// mostLetter is the maximum size of a line with a dead letter, in bytes.
+const mostLetter = 64 << 20
+
+// readLine reads up to and with the next line break. At the end of in it returns io.EOF.
+func readLine(in *bufio.Reader) (line []byte, err error) {
+	for {
+		part, err := in.ReadSlice('\n')
+		if line = append(line, part...); !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+		if len(line) > mostLetter {
+			return nil, &UsageError{Reason: fmt.Sprintf("it has more than %d bytes: give a file of dead export",
+				mostLetter)}
 		}
 	}
 }

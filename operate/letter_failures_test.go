@@ -3,6 +3,7 @@ package operate
 import (
 	"bytes"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,20 @@ func TestExportKeepsFailedAttempts(t *testing.T) {
 	for got, err := range ReadLetters(&file) {
 		if err != nil || !reflect.DeepEqual(got.Failures, p.Failures) {
 			t.Errorf("%v, %v: exported %+v", got, err, p.Failures)
+		}
+	}
+}
+
+// endless is a file without an end and without a line break.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// TestLongLineIsRefused checks that a line of any length takes a bounded part of the memory.
+func TestLongLineIsRefused(t *testing.T) {
+	for _, err := range ReadLetters(endless{}) {
+		if err == nil || !strings.Contains(err.Error(), "more than 67108864 bytes") {
+			t.Errorf("it is read with %v", err)
 		}
 	}
 }

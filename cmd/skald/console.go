@@ -115,7 +115,7 @@ func consoleSources(ctx context.Context, stores,
 func consoleSource(ctx context.Context, typed, schema string) (s console.Source, end func(), err error) {
 	at := typed
 	if file, ok := strings.CutPrefix(typed, "@"); ok {
-		text, err := os.ReadFile(file)
+		text, err := cli.ReadFile(file, cli.MostURL)
 		if err != nil {
 			return s, nil, &cli.NoneError{What: fmt.Sprintf("read the URL: %v", err)}
 		}

@@ -19,8 +19,8 @@ import (
 )
 
 const maintainAbout = `Deletes rows after their retention: published outbox rows, marks with their answers, admitted messages
-of the quarantine, steps and ended sagas. Relays do this by themselves, and so do consumers
-(inbox.Options.Retention.Keep). Use the command if neither runs, or with --dry-run to see the numbers.
+of the quarantine, steps and ended sagas. Relays do this by themselves. A consumer does it only with the
+option inbox.Options.Retention.Keep. Use the command if neither does it, or with --dry-run to see the numbers.
 Rows that another process has locked remain until the next run; the command reports them.
 
 If the new retention is shorter than the last one, the command asks first: it deletes marks, and without

@@ -1,14 +1,13 @@
 package connect
 
 import (
-	"errors"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skald-go/skald/cmd/skald/internal/cli"
+	"github.com/skald-go/skald/internal/complete"
 )
 
 // DataFlag adds the flag --data for a payload.
@@ -24,14 +23,10 @@ func Payload(data string, stdin io.Reader) ([]byte, error) {
 	return []byte(data), nil
 }
 
-// contents reads a file, or standard input if the name is -.
+// contents reads a file, or standard input if the name is -. A payload has at most complete.MaxData bytes.
 func contents(name string, in io.Reader) ([]byte, error) {
 	if name == "-" {
-		return io.ReadAll(in)
+		return cli.ReadAtMost(in, "standard input", complete.MaxData)
 	}
-	b, err := os.ReadFile(name)
-	if errors.Is(err, os.ErrNotExist) {
-		err = &cli.NoneError{What: "there is no file " + name}
-	}
-	return b, err
+	return cli.ReadFile(name, complete.MaxData)
 }

@@ -2,7 +2,6 @@ package connect
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -34,7 +33,7 @@ func Resolve(c *cobra.Command) (err error) {
 		case !is || err != nil:
 		case inFile:
 			var text []byte
-			if text, err = os.ReadFile(file); err != nil {
+			if text, err = cli.ReadFile(file, cli.MostURL); err != nil {
 				err = &cli.NoneError{What: fmt.Sprintf("--%s: read the URL: %v", f.Name, err)}
 				return
 			}

@@ -34,7 +34,7 @@ func (w *wanted) flags(c *cobra.Command, changes bool) {
 	connect.ListFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
 	connect.Filter(f, &w.consumer, "consumer", "only of this consumer `GROUP`")
-	connect.Filter(f, &w.source, "source", "with ID: only the message of this `SOURCE`")
+	connect.Filter(f, &w.source, "source", "only messages of this `SOURCE`")
 	connect.ByID(c, &w.id)
 	f.Var(&w.key, "key", "only messages of this `KEY`; a binary key as base64:…")
 	connect.Filter(f, &w.topic, "topic", "only messages of this `TOPIC`")

@@ -40,13 +40,15 @@ func redriveCommand(out, errs io.Writer) *cobra.Command {
 	f.Float64Var(&pace.MaxErrors, "max-error-ratio", 0.1,
 		"stop if more than this `SHARE` of the redriven messages, counted as ten or more, fail again")
 	f.DurationVar(&pace.Wait, "wait", time.Minute,
-		"with --canary and --rate: `TIME` to wait for the outcome of the canary and of the last messages")
+		"with --canary, --rate or --max-error-ratio: `TIME` to wait for the outcome of the canary and of the last messages")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if pace.Rate < 0 || pace.MaxErrors < 0 || pace.MaxErrors > 1 || pace.Wait <= 0 {
 			return &cli.UsageError{What: "--rate is 0 (all at once) or more, --wait is positive, and --max-error-ratio is from 0 to 1"}
 		}
 		if pace.Canary || pace.Rate > 0 || f.Changed("max-error-ratio") {
 			pace.Run = w.run()
+		} else if f.Changed("wait") {
+			return &cli.UsageError{What: "--wait is for --canary, --rate and --max-error-ratio"}
 		}
 		return w.bulk(c, errs, "redrive", func(ctx context.Context, k keeper, o operate.Order) error {
 			r, err := operate.Redrive(ctx, k, w.selection(), pace, o)

@@ -38,7 +38,7 @@ func redrivesCommand(out io.Writer) *cobra.Command {
 	connect.ListFlags(c, &w.Schema, &w.JSON)
 	f := c.Flags()
 	connect.Filter(f, &w.consumer, "consumer", "only of this consumer `GROUP`")
-	connect.Filter(f, &w.source, "source", "with ID: only the message of this `SOURCE`")
+	connect.Filter(f, &w.source, "source", "only messages of this `SOURCE`")
 	connect.ByID(c, &w.id)
 	connect.Filter(f, &w.since, "since", "only redrives since this `TIME`: 2026-01-31T08:00:00Z, or 2h for two hours ago")
 	connect.Filter(f, &w.until, "until", "only redrives before this `TIME`")

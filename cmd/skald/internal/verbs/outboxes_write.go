@@ -52,6 +52,8 @@ func writeCommand(out io.Writer) *cobra.Command {
 			return &cli.UsageError{What: "write needs a --topic and a --type"}
 		case !c.Flags().Changed("data"):
 			return &cli.UsageError{What: "write needs --data, the payload"}
+		case d.CausedBy == "" && d.Consumer+d.Source != "":
+			return &cli.UsageError{What: "--consumer and --source name the cause: give --caused-by ID, too"}
 		}
 		if err := w.Reasoned("write"); err != nil {
 			return err

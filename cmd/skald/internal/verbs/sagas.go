@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -352,9 +351,9 @@ func checkCommand(out io.Writer) *cobra.Command {
 		if file == "" {
 			return &cli.UsageError{What: "which definitions? Give --definitions FILE"}
 		}
-		text, err := os.ReadFile(file)
+		text, err := cli.ReadFile(file, cli.MostDefinitions)
 		if err != nil {
-			return &cli.UsageError{What: err.Error()}
+			return err
 		}
 		return w.look(c, func(ctx context.Context, k sagasKeeper) error {
 			list, err := operate.CheckSagas(ctx, k, bytes.NewReader(text))

@@ -48,7 +48,8 @@ func Status(out io.Writer) *cobra.Command {
 			rows := unpublishedOf(ctx, db, &a)
 			if !a.Known() {
 				none := fmt.Sprintf("this database has nothing about %.100q: "+
-					"check that this is the key of a saga, and that a tracker or an engine uses this database", args[0])
+					"check that this is the key of a saga, and that a tracker or an engine uses this database; "+
+					"a participant of an orchestrated saga has only steps, under the id of the saga", args[0])
 				steps, err := stepsTold(ctx, db, args[0], connect.Same(c, schema))
 				if len(steps) > 0 {
 					none = "the database of its tracker or engine has its state"

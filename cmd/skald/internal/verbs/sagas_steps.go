@@ -19,7 +19,7 @@ import (
 
 // Steps returns skald steps.
 func Steps(out io.Writer) *cobra.Command {
-	c := &cobra.Command{Use: "steps", Short: "Inspect the steps of choreographed sagas"}
+	c := &cobra.Command{Use: "steps", Short: "Inspect the saga steps that consumers of this database do"}
 	c.AddCommand(stepsListCommand(out), stepsShowCommand(out))
 	return c
 }
@@ -35,7 +35,7 @@ func (w *stepsWanted) flags(c *cobra.Command) {
 	connect.ListFlags(c, &w.schema, &w.asJSON)
 	f := c.Flags()
 	connect.Filter(f, &w.consumer, "consumer", "only of this consumer `GROUP`")
-	connect.Filter(f, &w.saga, "saga", "only of the saga with this `KEY`")
+	connect.Filter(f, &w.saga, "saga", "only of the saga with this `ID`; for a choreographed saga, its key")
 }
 
 func stepsListCommand(out io.Writer) *cobra.Command {
