@@ -362,8 +362,8 @@ func TestConnectionLostBeforeCommit(t *testing.T) {
 	b.expect("orders a 1, orders a 2, orders a 1, orders a 2")
 }
 
-// TestBesideAPoller checks that the team's own poller and the relay publish each row once, in the order of its
-// key. Rows that the poller has locked delay only their keys.
+// TestBesideAPoller checks that the team's own poller and the relay publish each row once, in the order of
+// its key. Rows that the poller has locked delay only their keys.
 func TestBesideAPoller(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, counted, "orders")

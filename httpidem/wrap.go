@@ -86,7 +86,8 @@ func (ep *endpoint) reserve(ctx context.Context, db LeaseStore, q *keyedRequest)
 
 // record runs handler and returns its answer. It returns an error if handler panics, ends its goroutine, or
 // sets an invalid status.
-func record(ctx context.Context, r *http.Request, body []byte, handler http.Handler) (rec *recorder, err error) {
+func record(ctx context.Context, r *http.Request, body []byte,
+	handler http.Handler) (rec *recorder, err error) {
 	rec = &recorder{header: http.Header{}}
 	inner := r.Clone(ctx)
 	// An encoded answer could not be sent to every client again, so compression belongs outside of Wrap.

@@ -116,17 +116,6 @@ type SagaUpdate struct {
 	Wait time.Duration
 }
 
-// LockWait returns the least SagaUpdate.Wait of es, or otherwise if no update has one.
-func LockWait(es []Effect, otherwise time.Duration) time.Duration {
-	wait := otherwise
-	for i := range es {
-		if u := es[i].Saga; u != nil && u.Wait > 0 {
-			wait = min(wait, u.Wait)
-		}
-	}
-	return wait
-}
-
 // SagaDefinition is a definition as package saga encodes it.
 type SagaDefinition struct {
 	Name, Hash string

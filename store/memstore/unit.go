@@ -365,7 +365,7 @@ func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	for i, e := range es {
 		err := s.enter(ctx, func() error {
 			tx := s.begin()
-			tx.wait = store.LockWait(es, tx.wait)
+			tx.wait = sagarow.LockWait(es, tx.wait)
 			return tx.finish(ctx, []store.Effect{e})
 		})
 		if err != nil && !errors.Is(err, store.ErrLost) {

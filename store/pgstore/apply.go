@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/pgstore/internal/query"
 	"github.com/skald-go/skald/store/pgstore/internal/sqlexec"
@@ -37,7 +38,7 @@ func (c *core) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	}
 	groups, err := c.callsOfEach(es, stored)
 	if err == nil {
-		wait := store.LockWait(es, sqlexec.DefaultWait)
+		wait := sagarow.LockWait(es, sqlexec.DefaultWait)
 		if err = c.sendAll(ctx, wait, groups); sqlexec.Lost(err) {
 			err = c.sendEach(ctx, wait, groups, stored)
 		}
@@ -113,7 +114,7 @@ func (c *core) applyOne(ctx context.Context, e store.Effect) (bool, error) {
 		return true, ctx.Err()
 	}
 	if err == nil {
-		err = c.pg.Within(ctx, store.LockWait([]store.Effect{e}, sqlexec.DefaultWait), "apply", calls...)
+		err = c.pg.Within(ctx, sagarow.LockWait([]store.Effect{e}, sqlexec.DefaultWait), "apply", calls...)
 	}
 	return c.verdict(err, e)
 }

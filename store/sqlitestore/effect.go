@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/skald-go/skald/internal/column"
+	"github.com/skald-go/skald/internal/sagarow"
 	"github.com/skald-go/skald/store"
 	"github.com/skald-go/skald/store/sqlitestore/internal/sqlexec"
 )
@@ -76,7 +77,7 @@ func (s *Store) Apply(ctx context.Context, es ...store.Effect) ([]bool, error) {
 	if len(es) == 0 {
 		return stored, nil
 	}
-	x, err := s.run.Begin(ctx, store.LockWait(es, s.run.Wait), sqlexec.DefaultHandle)
+	x, err := s.run.Begin(ctx, sagarow.LockWait(es, s.run.Wait), sqlexec.DefaultHandle)
 	if err != nil {
 		return stored, sqlexec.Failed("apply", err)
 	}

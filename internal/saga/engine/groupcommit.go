@@ -19,8 +19,9 @@ type commitDB interface {
 }
 
 const (
-	// shareWait limits the time for which a shared commit waits for locks. A transaction of a user may lock the
-	// row of one saga, for example to cancel it, and stay open. The moves of other sagas must not wait for that.
+	// shareWait limits the time for which a shared commit waits for locks. A transaction of a user may lock
+	// the row of one saga, for example to cancel it, and stay open. The moves of other sagas must not wait
+	// for it.
 	shareWait = 50 * time.Millisecond
 	// apartWait is how long a move whose saga is locked tries again.
 	apartWait = 5 * time.Second
@@ -148,8 +149,8 @@ func briefly(e store.Effect) store.Effect {
 	return e
 }
 
-// writeApart writes one move in its own commit. While the saga is locked it tries again, and has no connection
-// between two tries.
+// writeApart writes one move in its own commit. While the saga is locked it tries again, and has no
+// connection between two tries.
 func (w *writer) writeApart(ctx context.Context, one *waiting) {
 	defer close(one.done)
 	until := time.Now().Add(apartWait)

@@ -34,7 +34,8 @@ func ReadAtMost(in io.Reader, name string, most int64) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	case int64(len(b)) > most:
-		return nil, &UsageError{What: fmt.Sprintf("%s has more than %d bytes, which is the limit", name, most)}
+		return nil, &UsageError{What: fmt.Sprintf("%s has more than %d bytes, which is the limit",
+			name, most)}
 	}
 	return b, nil
 }

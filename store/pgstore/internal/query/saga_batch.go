@@ -103,11 +103,11 @@ func (c *Sagas) MoveMany(ctx context.Context, es []store.Effect, callsFor callMa
 		}
 		return err
 	}
-	others := withoutMoves(es)
+	wait, others := sagarow.LockWait(es, sqlexec.DefaultWait), withoutMoves(es)
 	if len(others) == 0 {
-		return stored, c.pg.Within(ctx, store.LockWait(es, sqlexec.DefaultWait), "apply", c.pg.Call("Walk"), moves)
+		return stored, c.pg.Within(ctx, wait, "apply", c.pg.Call("Walk"), moves)
 	}
-	err = c.moveAll(ctx, store.LockWait(es, sqlexec.DefaultWait), b.args(), others, callsFor)
+	err = c.moveAll(ctx, wait, b.args(), others, callsFor)
 	if err == nil {
 		return slices.Repeat([]bool{true}, len(es)), nil
 	}
@@ -132,7 +132,8 @@ func (c *Sagas) moveAll(ctx context.Context, wait time.Duration, args []any, oth
 // effects.
 func (c *Sagas) moveSome(ctx context.Context, moves sqlexec.Call, es []store.Effect, stored []bool,
 	callsFor callMaker) error {
-	err := c.pg.Runner.Within(ctx, c.pg.OwnSession(store.LockWait(es, sqlexec.DefaultWait)), func(send sqlexec.Sender) error {
+	session := c.pg.OwnSession(sagarow.LockWait(es, sqlexec.DefaultWait))
+	err := c.pg.Runner.Within(ctx, session, func(send sqlexec.Sender) error {
 		if err := send(ctx, c.pg.Call("Walk"), moves); err != nil {
 			return err
 		}
