@@ -41,7 +41,7 @@ func TestRunSurvivesAnyError(t *testing.T) {
 			t.Errorf("%T is of class %q", bad, failure.Of(err))
 		}
 	}
-	var deep error = errors.New("root")
+	deep := errors.New("root")
 	for range 1000 {
 		deep = fmt.Errorf("%w", deep)
 	}
