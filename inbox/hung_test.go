@@ -104,8 +104,19 @@ func hungHandlers[TTx any](t *testing.T, w *world, g *ground[pgx.Tx], db store.D
 	if !failed(1) {
 		t.Error("an attempt is not stored")
 	}
-	run(t, consume())
-	until(t, "the second process stores a second attempt", func() bool { return failed(2) })
+	// Each process stores one attempt, unless the database does not answer the probe of a busy machine in time.
+	for n := 0; !failed(2) && n < 5; n++ {
+		stop := run(t, consume())
+		for end := time.Now().Add(20 * time.Second); !failed(2) && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !failed(2) {
+		t.Error("no other process stores a second attempt")
+	}
 }
 
 // hangingValue is a result whose encoding ends when release is closed.

@@ -28,7 +28,7 @@ func TestPasswordInAURL(t *testing.T) {
 		}
 	}
 	start(t, nil, "migrate", "--store", store).expect(0)
-	start(t, nil, "migrate", "--store", "@"+file+".gone").expect(4, "--store: read the URL", "no such file")
+	start(t, nil, "migrate", "--store", "@"+file+".gone").expect(4, "--store: read the URL", "there is no file")
 	start(t, nil, "outbox", "status", "--store", "postgres://u:hush@127.0.0.1:1/d").expect(6,
 		"--store has a password", "SKALD_STORE")
 }
