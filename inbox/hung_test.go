@@ -104,7 +104,7 @@ func hungHandlers[TTx any](t *testing.T, w *world, g *ground[pgx.Tx], db store.D
 	if !failed(1) {
 		t.Error("an attempt is not stored")
 	}
-	// Each process stores one attempt, unless the database does not answer the probe of a busy machine in time.
+	// Each process stores one attempt, unless the database of a busy machine does not answer the probe.
 	for n := 0; !failed(2) && n < 5; n++ {
 		stop := run(t, consume())
 		for end := time.Now().Add(20 * time.Second); !failed(2) && time.Now().Before(end); {
